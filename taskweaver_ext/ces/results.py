@@ -1,0 +1,123 @@
+"""What is left of an execution once it has ended."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NewType, TypeAlias
+
+ExecutionId = NewType("ExecutionId", str)
+SessionId = NewType("SessionId", str)
+StreamName: TypeAlias = Literal["stdout", "stderr"]
+MimeBundle: TypeAlias = dict[str, Any]
+
+
+class ExecutionStatus(enum.Enum):
+    """How far an execution has come, or how it ended."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCESS = "success"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    DIED = "died"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelDeath:
+    """How a kernel came to its end."""
+
+    cause: Literal["exited", "signal", "out_of_memory", "container_gone", "engine_gone", "unknown"]
+    exit_code: int | None = None
+    signal: int | None = None
+    detail: str = ""
+    """One sentence for people: "killed by SIGSEGV"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something the caller should know about a result that is not part of its data."""
+
+    kind: Literal[
+        "truncated",
+        "record_failed",
+        "display_skipped",
+        "restarted",
+        "state_lost",
+        "output_lost",
+        "output_limit",
+        "limit",
+        "host",
+    ]
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What an execution consumed, where the host can tell."""
+
+    peak_memory_bytes: int | None = None
+    cpu_seconds: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class ExecutionArtifact:
+    """A file an execution made; the names of the fields are TaskWeaver's."""
+
+    name: str
+    type: str
+    """chart, image, df, file, txt, svg or html."""
+    mime_type: str = ""
+    original_name: str = ""
+    file_name: str = ""
+    """Where it is: a path on this machine, or empty when only `file_content` came."""
+    file_content: str = ""
+    file_content_encoding: Literal["str", "base64"] = "str"
+    preview: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Display:
+    """Something shown by rich display, with the updates made to it applied."""
+
+    bundle: MimeBundle
+    metadata: dict[str, Any] = field(default_factory=dict)
+    display_id: str | None = None
+    is_result: bool = False
+    """True for the value of the last expression."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ExecutionResult:
+    """Everything an execution left behind; bounded, whatever the code wrote."""
+
+    execution_id: ExecutionId
+    code: str
+    status: ExecutionStatus = ExecutionStatus.PENDING
+    error: str | None = None
+    """The traceback or the failure in words, as plain text; None after success."""
+    output: str = ""
+    """The last expression's value as text."""
+    stdout: list[str] = field(default_factory=list)
+    stderr: list[str] = field(default_factory=list)
+    log: list[tuple[str, str, str]] = field(default_factory=list)
+    """(level, tag, message), oldest first."""
+    artifact: list[ExecutionArtifact] = field(default_factory=list)
+
+    exit_code: int | None = None
+    duration_seconds: float = 0.0
+    displays: list[Display] = field(default_factory=list)
+    full_output_paths: dict[StreamName, Path] = field(default_factory=dict)
+    """Where the whole text of each stream is; empty when nothing was cut from `stdout`/`stderr`."""
+    notices: list[Notice] = field(default_factory=list)
+    variables_survived: bool = True
+    """False when the state the code could rely on (variables, shell) is gone afterwards."""
+    death: KernelDeath | None = None
+    usage: Usage = field(default_factory=Usage)
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the code ran to its end without an error."""
+        return self.status is ExecutionStatus.SUCCESS

@@ -1,0 +1,52 @@
+"""Every exception this package raises on purpose.
+
+TaskWeaverError
+├── ConfigError             a setting is missing or makes no sense
+├── SessionError            unknown, started twice, or stopped
+├── KernelError             the kernel failed, not the code it ran
+│   ├── KernelStartError    it never became ready
+│   └── KernelDiedError     it died again and again; starting it once more is refused
+├── PluginError             a plugin could not be loaded
+├── ModelError              the model call or its stream failed
+└── ProtocolError           the other side said something that cannot be understood
+
+Code that raises, times out or takes its kernel down is a result, not an
+exception (`ces/results.py`). Messages say what happened, what it cost, and
+what to do.
+"""
+
+
+class TaskWeaverError(Exception):
+    """Base of all errors below; its message is fit to be shown to a person."""
+
+
+class ConfigError(TaskWeaverError):
+    """A setting is missing or makes no sense."""
+
+
+class SessionError(TaskWeaverError):
+    """The session is unknown, was started twice, or has been stopped."""
+
+
+class KernelError(TaskWeaverError):
+    """The kernel failed, not the code it ran."""
+
+
+class KernelStartError(KernelError):
+    """The kernel never became ready."""
+
+
+class KernelDiedError(KernelError):
+    """The kernel died again and again; starting it once more is refused."""
+
+
+class PluginError(TaskWeaverError):
+    """A plugin could not be loaded, or its own test failed."""
+
+
+class ModelError(TaskWeaverError):
+    """The model call or its stream failed."""
+
+
+class ProtocolError(TaskWeaverError):
+    """The other side said something that cannot be understood."""
