@@ -1,0 +1,92 @@
+"""Run code for agents and show, live, what it does.
+
+Everything public is here, and is imported when it is first asked for: a command
+that needs one name does not pay for the others.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from taskweaver_ext.ces.events import ArtifactProduced as ArtifactProduced
+    from taskweaver_ext.ces.events import DisplayProduced as DisplayProduced
+    from taskweaver_ext.ces.events import DisplayUpdated as DisplayUpdated
+    from taskweaver_ext.ces.events import ExecutionEvent as ExecutionEvent
+    from taskweaver_ext.ces.events import ExecutionFinished as ExecutionFinished
+    from taskweaver_ext.ces.events import InputRequested as InputRequested
+    from taskweaver_ext.ces.events import InputSettled as InputSettled
+    from taskweaver_ext.ces.events import LateOutput as LateOutput
+    from taskweaver_ext.ces.events import LogRecorded as LogRecorded
+    from taskweaver_ext.ces.events import OutputCleared as OutputCleared
+    from taskweaver_ext.ces.events import OutputProduced as OutputProduced
+    from taskweaver_ext.ces.events import StatusChanged as StatusChanged
+    from taskweaver_ext.ces.results import ExecutionArtifact as ExecutionArtifact
+    from taskweaver_ext.ces.results import ExecutionResult as ExecutionResult
+    from taskweaver_ext.ces.results import ExecutionStatus as ExecutionStatus
+    from taskweaver_ext.ces.results import KernelDeath as KernelDeath
+    from taskweaver_ext.conversation import Attachment as Attachment
+    from taskweaver_ext.conversation import AttachmentType as AttachmentType
+    from taskweaver_ext.conversation import Post as Post
+    from taskweaver_ext.conversation import Round as Round
+    from taskweaver_ext.errors import ConfigError as ConfigError
+    from taskweaver_ext.errors import KernelDiedError as KernelDiedError
+    from taskweaver_ext.errors import KernelError as KernelError
+    from taskweaver_ext.errors import KernelStartError as KernelStartError
+    from taskweaver_ext.errors import ModelError as ModelError
+    from taskweaver_ext.errors import PluginError as PluginError
+    from taskweaver_ext.errors import ProtocolError as ProtocolError
+    from taskweaver_ext.errors import SessionError as SessionError
+    from taskweaver_ext.errors import TaskWeaverError as TaskWeaverError
+
+_MODULE_OF_NAME = {
+    "ArtifactProduced": "taskweaver_ext.ces.events",
+    "DisplayProduced": "taskweaver_ext.ces.events",
+    "DisplayUpdated": "taskweaver_ext.ces.events",
+    "ExecutionEvent": "taskweaver_ext.ces.events",
+    "ExecutionFinished": "taskweaver_ext.ces.events",
+    "InputRequested": "taskweaver_ext.ces.events",
+    "InputSettled": "taskweaver_ext.ces.events",
+    "LateOutput": "taskweaver_ext.ces.events",
+    "LogRecorded": "taskweaver_ext.ces.events",
+    "OutputCleared": "taskweaver_ext.ces.events",
+    "OutputProduced": "taskweaver_ext.ces.events",
+    "StatusChanged": "taskweaver_ext.ces.events",
+    "ExecutionArtifact": "taskweaver_ext.ces.results",
+    "ExecutionResult": "taskweaver_ext.ces.results",
+    "ExecutionStatus": "taskweaver_ext.ces.results",
+    "KernelDeath": "taskweaver_ext.ces.results",
+    "Attachment": "taskweaver_ext.conversation",
+    "AttachmentType": "taskweaver_ext.conversation",
+    "Post": "taskweaver_ext.conversation",
+    "Round": "taskweaver_ext.conversation",
+    "ConfigError": "taskweaver_ext.errors",
+    "KernelDiedError": "taskweaver_ext.errors",
+    "KernelError": "taskweaver_ext.errors",
+    "KernelStartError": "taskweaver_ext.errors",
+    "ModelError": "taskweaver_ext.errors",
+    "PluginError": "taskweaver_ext.errors",
+    "ProtocolError": "taskweaver_ext.errors",
+    "SessionError": "taskweaver_ext.errors",
+    "TaskWeaverError": "taskweaver_ext.errors",
+}
+
+__all__ = sorted(_MODULE_OF_NAME)
+
+
+if not TYPE_CHECKING:  # a type checker that saw this would believe in every name
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used, and keep it."""
+        module = _MODULE_OF_NAME.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(module), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, those not yet imported included."""
+    return sorted({*globals(), *__all__})
