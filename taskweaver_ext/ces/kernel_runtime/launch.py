@@ -1,0 +1,195 @@
+"""Start an IPython kernel with our runtime in this process.
+
+The settings are a JSON object: `connection_file`, `key`, `socket_path`,
+`env_id`, `session_id`, `memory_limit_bytes`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import warnings
+from typing import Any
+
+if "debugpy" not in sys.modules:
+    # ipykernel imports it for its debugger: 120 modules that nobody here uses.
+    sys.modules["debugpy"] = None  # type: ignore[assignment]
+    import ipykernel.debugger  # noqa: F401
+
+    del sys.modules["debugpy"]
+
+from IPython.core.autocall import IPyAutocall
+from IPython.core.error import StdinNotImplementedError
+from IPython.core.profiledir import ProfileDir
+from ipykernel.displayhook import ZMQDisplayHook
+from ipykernel.ipkernel import IPythonKernel
+from ipykernel.kernelapp import IPKernelApp
+from ipykernel.zmqshell import ZMQInteractiveShell
+from traitlets import Type, observe
+from traitlets.config import Config
+
+from .runtime import MessageSocket, Runtime
+
+
+class Exit(IPyAutocall):
+    """`exit` and `quit`: end the cell as `sys.exit` does, not the kernel."""
+
+    rewrite = False
+
+    def __call__(self, code: object = None) -> None:
+        """Leave the cell."""
+        raise SystemExit(code)
+
+
+class Shell(ZMQInteractiveShell):  # type: ignore[misc]
+    """IPython's shell without what keeps every text that was ever written."""
+
+    def _tee(self, channel: str) -> Any:
+        return contextlib.nullcontext()
+
+    def showtraceback(self, *args: Any, **named: Any) -> None:
+        """As IPython does, but leaving by `sys.exit` is not an error to be explained."""
+        if not isinstance(sys.exc_info()[1], SystemExit):
+            super().showtraceback(*args, **named)
+
+    def init_user_ns(self) -> None:
+        """As IPython does, but `exit` leaves the cell only."""
+        super().init_user_ns()
+        self.user_ns["exit"] = self.user_ns["quit"] = Exit(self)
+
+
+class Kernel(IPythonKernel):  # type: ignore[misc]
+    """IPython's kernel, with executions handed to the runtime."""
+
+    shell_class = Type(Shell)
+    runtime: Runtime
+
+    async def do_execute(self, *args: Any, **named: Any) -> dict[str, Any]:
+        """Run one request as the runtime says."""
+        request = self.get_parent("shell").get("metadata", {}).get("taskweaver", {})
+        plain = super().do_execute
+
+        async def run() -> dict[str, Any]:
+            reply: dict[str, Any] = await plain(*args, **named)
+            return reply
+
+        return await self.runtime.execute(request, run)
+
+    def pre_handler_hook(self) -> None:
+        """Leave SIGINT alone: the runtime's handler knows when code is running."""
+
+    def post_handler_hook(self) -> None:
+        """See `pre_handler_hook`."""
+
+    async def poll_stopped_queue(self) -> None:
+        """There is no debugger."""
+
+    def raw_input(self, prompt: object = "") -> Any:
+        """Ask the client, or fail at once when it cannot answer."""
+        __tracebackhide__ = True
+        self._require_input("input()")
+        return super().raw_input(prompt)
+
+    def getpass(self, *args: Any, **named: Any) -> Any:
+        """Ask the client, or fail at once when it cannot answer."""
+        __tracebackhide__ = True
+        self._require_input("getpass()")
+        return super().getpass(*args, **named)
+
+    def _require_input(self, function: str) -> None:
+        __tracebackhide__ = True
+        if not self._allow_stdin:
+            raise StdinNotImplementedError(
+                f"{function} was called, but nobody is there to answer."
+                " Put the value into the code, or run it where on_input is given."
+            )
+
+
+class _NoProfile(ProfileDir):  # type: ignore[misc]
+    """A profile folder that is never written to."""
+
+    def _mkdir(self, *args: object) -> bool:
+        return False
+
+
+class KernelApp(IPKernelApp):  # type: ignore[misc]
+    """ipykernel's application, told everything by its caller: no arguments, no config files."""
+
+    kernel_class = Type(Kernel, klass="ipykernel.kernelbase.Kernel")
+    runtime: Runtime
+
+    def parse_command_line(self, argv: object = None) -> None:
+        """There is none."""
+
+    def load_config_file(self, *args: object, **named: object) -> None:
+        """A user's IPython configuration is not part of what code may rely on."""
+
+    def init_profile_dir(self) -> None:
+        """Nothing of a kernel is kept in the user's home."""
+        self.profile_dir = _NoProfile(location=os.path.dirname(self.connection_file))
+
+    @observe("ipython_dir")
+    def _ipython_dir_changed(self, change: object) -> None:
+        """See `init_profile_dir`."""
+
+    def init_iopub(self, context: object) -> None:
+        """What would be published goes out on the runtime's wire."""
+        self.configure_tornado_logger()
+        self.iopub_port = 0
+        self.iopub_socket = MessageSocket(self.runtime)
+
+    def init_heartbeat(self) -> None:
+        """The client watches the process itself."""
+
+    def write_connection_file(self, **named: object) -> None:
+        """The client wrote it."""
+
+    def log_connection_info(self) -> None:
+        """Nobody else connects."""
+
+    def init_io(self) -> None:
+        """The runtime's streams are in place already."""
+        self.displayhook = sys.displayhook = ZMQDisplayHook(self.session, self.iopub_socket)
+
+    def init_signal(self) -> None:
+        """The runtime's SIGINT handler is in place already."""
+
+
+def launch(settings: dict[str, Any]) -> None:
+    """Become a kernel; returns when it has been shut down."""
+    _limit_memory(settings.get("memory_limit_bytes"))
+    log = os.fdopen(os.dup(2), "w", buffering=1)
+    runtime = Runtime(settings["socket_path"])
+    runtime.install()
+    warnings.filterwarnings("ignore", message="To exit: use 'exit', 'quit'")
+    app = KernelApp.instance(
+        config=_config(), log_level=logging.ERROR, connection_file=settings["connection_file"]
+    )
+    app.runtime = Kernel.runtime = runtime
+    app.log.handlers = [logging.StreamHandler(log)]
+    app.log.setLevel(logging.ERROR)
+    app.initialize([])
+    runtime.attach(app.kernel, env_id=settings["env_id"], session_id=settings["session_id"])
+    runtime.say_hello(settings["key"])
+    app.start()
+
+
+def _config() -> Config:
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "nocolor"
+    config.InteractiveShell.xmode = "Context"
+    config.IPythonKernel._execute_sleep = 0
+    return config
+
+
+def _limit_memory(limit_bytes: int | None) -> None:
+    """Bound what the process may allocate, so that too much is a MemoryError."""
+    if limit_bytes is None:
+        return
+    import resource
+
+    # Not RLIMIT_AS: reserved address space (arenas, mapped libraries) is not memory.
+    resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))

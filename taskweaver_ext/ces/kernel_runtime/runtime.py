@@ -1,0 +1,195 @@
+"""One execution inside the kernel, from request to end.
+
+The request's metadata says which execution it is; what the code does becomes
+output, messages and at last one ENDED frame with the reply. Whatever the code
+does to the process (forks, exits, replaces `sys.stdout`), the kernel is the
+same afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from . import attribution, plugin_api
+from .child_pipes import ChildPipes
+from .signal_gate import SignalGate
+from .streams import OutputQueue, TextStream
+from .wire import ENDED, HELLO, MESSAGE, STDERR, STDOUT, Wire
+
+_STARTS_A_CHILD = frozenset(
+    ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec")
+)
+_MAY_END_US = frozenset(("os.kill", "os.killpg", "signal.pthread_kill", "ctypes.string_at"))
+_NOT_FOR_THE_WIRE = frozenset(("status", "execute_input", "iopub_welcome", "shutdown_reply"))
+
+Run = Callable[[], Awaitable["dict[str, Any]"]]
+
+
+class Runtime:
+    """Everything we add to a kernel that shares a disk with its client."""
+
+    def __init__(self, socket_path: str) -> None:
+        self.gate = SignalGate()
+        self._wire = Wire(socket_path, self.gate)
+        self._pipes = ChildPipes((STDOUT, STDERR))
+        self.queue = OutputQueue(self._wire, self._pipes)
+        self.stdout = TextStream(self.queue, STDOUT)
+        self.stderr = TextStream(self.queue, STDERR)
+        self._kernel_pid = os.getpid()
+        self._code_is_running = False
+        self._ended_with: BaseException | None = None
+        self.context: plugin_api.PluginContext
+        self.plugins: plugin_api.LoadedPlugins
+
+    def install(self) -> None:
+        """Take over streams, descriptors, signals and threads of this process."""
+        self.gate.install()
+        signal.signal(signal.SIGINT, self._interrupt)
+        attribution.install()
+        plugin_api.install()
+        self.queue.begin(0)
+        self.queue.start()
+        sys.stdout, sys.stderr = self.stdout, self.stderr  # type: ignore[assignment]
+        os.register_at_fork(before=self.queue.children_may_start, after_in_child=self._in_child)
+        self._flush_before(os, "_exit")
+        self._flush_before(os, "abort")
+        sys.addaudithook(self._notice)
+
+    def attach(self, kernel: Any, *, env_id: str, session_id: str) -> None:
+        """Connect to the kernel once it exists."""
+        shell = kernel.shell
+        display = shell.display_pub
+
+        def publish(mime: str, content: dict[str, Any]) -> None:
+            display.publish({mime: content})
+
+        self.context = plugin_api.PluginContext(publish, env_id=env_id, session_id=session_id)
+        self.plugins = plugin_api.LoadedPlugins(self.context, shell.user_ns)
+        shell.events.register("post_run_cell", self._remember_how_it_ended)
+
+    def say_hello(self, key: str) -> None:
+        """Tell the client that this kernel is ready."""
+        hello = {"key": key, "pid": os.getpid(), "python": sys.version.split()[0]}
+        self.queue.say(HELLO, json.dumps(hello))
+
+    def send_message(self, message_type: str, content: bytes) -> None:
+        """Send what ipykernel would publish: displays, results, errors."""
+        if message_type in _NOT_FOR_THE_WIRE:
+            return
+        if os.getpid() == self._kernel_pid:
+            self.queue.say(MESSAGE, f"{message_type}\n{content.decode()}")
+        elif message_type == "error":  # in a forked child the pipe is the only way out
+            os.write(2, ("\n".join(json.loads(content)["traceback"]) + "\n").encode())
+
+    async def execute(self, request: dict[str, Any], run: Run) -> dict[str, Any]:
+        """Run one request, whose metadata is `request`, and say how it ended."""
+        ordinal = int(request.get("ordinal", 0))
+        self.queue.begin(ordinal)
+        self.context.execution = request
+        self._ended_with = None
+        self._code_is_running = True
+        try:
+            reply = self._command(request) if "command" in request else await run()
+        except BaseException as error:  # noqa: BLE001 - the client must hear an end in any case
+            reply = _error_reply(error)
+        finally:
+            self._code_is_running = False
+        if os.getpid() != self._kernel_pid:
+            self._end_forked_child()
+        self._put_back_streams()
+        self.context.announce_what_was_made()
+        if isinstance(self._ended_with, SystemExit):
+            reply = {**reply, "exit_code": self._exit_code(self._ended_with.code)}
+        self.queue.say(ENDED, json.dumps(reply, default=str))
+        return reply
+
+    def _command(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Do what is asked by name instead of running code; it fails as code fails."""
+        command, arguments = request["command"], request.get("arguments", {})
+        {
+            "load_plugin": self.plugins.load,
+            "unload_plugin": self.plugins.unload,
+            "test_plugin": self.plugins.test,
+        }[command](**arguments)
+        return {"status": "ok"}
+
+    def _remember_how_it_ended(self, result: Any) -> None:
+        self._ended_with = getattr(result, "error_in_exec", None)
+
+    def _exit_code(self, code: object) -> int:
+        """What a process would exit with; a text goes to standard error, as Python does it."""
+        if code is None or isinstance(code, int):
+            return int(code or 0)
+        self.stderr.write(f"{code}\n")
+        return 1
+
+    def _put_back_streams(self) -> None:
+        """Code may replace `sys.stdout`; the next execution gets the kernel's own again."""
+        for name, own in (("stdout", self.stdout), ("stderr", self.stderr)):
+            current = getattr(sys, name)
+            if current is not own:
+                try:
+                    current.flush()
+                except Exception:  # noqa: BLE001 - whatever it is, it is the user's
+                    self.stderr.write(f"sys.{name} was replaced by something that cannot flush\n")
+                setattr(sys, name, own)
+
+    def _interrupt(self, _number: int, _frame: object) -> None:
+        if self._code_is_running:
+            raise KeyboardInterrupt
+
+    def _in_child(self) -> None:
+        self.queue.let_go_in_child()
+        for stream in (self.stdout, self.stderr):
+            stream.write_to_descriptor_from_now_on()
+
+    def _end_forked_child(self) -> None:
+        """Code forked and both processes reached the end of the cell: only one is the kernel."""
+        failed = self._ended_with is not None
+        os._exit(1 if failed else 0)
+
+    def _notice(self, event: str, _args: object) -> None:
+        if event in _STARTS_A_CHILD:
+            if os.getpid() == self._kernel_pid:
+                self.queue.children_may_start()
+        elif event in _MAY_END_US and os.getpid() == self._kernel_pid:
+            self.queue.flush()
+
+    def _flush_before(self, module: Any, name: str) -> None:
+        plain = getattr(module, name)
+
+        def flushed(*args: Any) -> None:
+            if os.getpid() == self._kernel_pid:
+                self.queue.flush()
+            plain(*args)
+
+        setattr(module, name, flushed)
+
+
+class MessageSocket:
+    """Stands where ipykernel expects its iopub socket."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def send_multipart(self, frames: list[Any], *_args: object, **_options: object) -> None:
+        """Take a message as `jupyter_client.session.Session.send` serialises it."""
+        header = frames.index(b"<IDS|MSG>") + 2
+        message_type = json.loads(bytes(frames[header]))["msg_type"]
+        self._runtime.send_message(message_type, bytes(frames[header + 3]))
+
+
+def _error_reply(error: BaseException) -> dict[str, Any]:
+    lines = traceback.format_exception(type(error), error, error.__traceback__)
+    return {
+        "status": "error",
+        "ename": type(error).__name__,
+        "evalue": str(error),
+        "traceback": [line.rstrip("\n") for line in lines],
+    }

@@ -1,0 +1,67 @@
+"""Hold signal handlers back while output is being handed over.
+
+A Python signal handler runs between two instructions of the main thread and
+may raise there (KeyboardInterrupt, a timeout of the user's own). Raised in
+the middle of sending, it would tear a frame in two. The gate makes such
+handlers wait for the few microseconds that matters.
+"""
+
+from __future__ import annotations
+
+import functools
+import signal
+import threading
+from typing import Any, Callable
+
+
+class SignalGate:
+    """Closed by the main thread around what must not be torn; open otherwise."""
+
+    def __init__(self) -> None:
+        self._is_closed = False
+        self._held_back: list[Callable[[], object]] = []
+
+    def close(self) -> None:
+        """From here on handlers wait. Only the main thread runs handlers, so others don't care."""
+        if threading.current_thread() is threading.main_thread():
+            self._is_closed = True
+
+    def open(self) -> None:
+        """Let the handlers run that came meanwhile; what they raise is raised here."""
+        if threading.current_thread() is threading.main_thread():
+            self._is_closed = False
+            while self._held_back:
+                self._held_back.pop(0)()
+
+    def guard(self, handler: Callable[[int, Any], object]) -> Callable[[int, Any], object]:
+        """Give a handler that behaves as `handler` does, but waits while the gate is closed."""
+
+        @functools.wraps(handler, updated=())
+        def guarded(number: int, frame: Any) -> object:  # noqa: ANN401 - a frame, or None
+            if self._is_closed:
+                self._held_back.append(functools.partial(handler, number, frame))
+                return None
+            return handler(number, frame)
+
+        guarded.taskweaver_handler = handler  # type: ignore[attr-defined]
+        return guarded
+
+    def install(self) -> None:
+        """Guard every handler that is set from now on; `getsignal` still gives the plain one."""
+        plain_signal, plain_getsignal = signal.signal, signal.getsignal
+
+        @functools.wraps(plain_signal)
+        def set_handler(number: int, handler: Any) -> Any:  # noqa: ANN401 - as signal.signal
+            return _unguarded(
+                plain_signal(number, self.guard(handler) if callable(handler) else handler)
+            )
+
+        @functools.wraps(plain_getsignal)
+        def get_handler(number: int) -> Any:  # noqa: ANN401 - as signal.getsignal
+            return _unguarded(plain_getsignal(number))
+
+        signal.signal, signal.getsignal = set_handler, get_handler
+
+
+def _unguarded(handler: Any) -> Any:  # noqa: ANN401 - a handler, or SIG_DFL, SIG_IGN, None
+    return getattr(handler, "taskweaver_handler", handler)

@@ -1,0 +1,116 @@
+"""The side socket: everything an execution says leaves the kernel here, in one order.
+
+ZeroMQ's iopub drops messages when its reader is slow, and costs a thread
+hand-over per message. A Unix stream socket does neither: its own blocking
+is the backpressure, and the thread that writes is the thread that sends.
+
+A frame is a header (kind, ordinal of the execution, length) and its payload.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import select
+import signal
+import socket
+import struct
+import threading
+from collections.abc import Callable
+
+from .signal_gate import SignalGate
+
+HEADER = struct.Struct("!BII")
+STDOUT, STDERR, MESSAGE, ENDED, HELLO, PIPES = range(6)
+
+_STILL_THERE_MILLISECONDS = 1000
+
+
+class Wire:
+    """Send frames whole and in order, whichever thread asks and whatever interrupts it.
+
+    Threads:
+        `_lock` guards the socket and `_rest`; `_owner` is the thread that
+        holds it. A thread that is interrupted while the socket is full leaves
+        the rest of its frames in `_rest`; whoever sends next sends that first.
+    """
+
+    def __init__(self, path: str, gate: SignalGate) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(path)
+        self._socket.setblocking(False)
+        self._gate = gate
+        self._lock = threading.Lock()
+        self._owner = 0
+        self._rest = memoryview(b"")
+
+    def fileno(self) -> int:
+        """The socket's descriptor: readable means that the other side is gone."""
+        return self._socket.fileno()
+
+    def send_all(self, take: Callable[[], bytes]) -> None:
+        """Send what `take` gives, until it gives nothing; wait while the socket is full.
+
+        A signal handler or a finaliser may print in the middle of this: it
+        comes here on the same thread, and its text is left for the loop below.
+        """
+        if self._owner == threading.get_ident():
+            return
+        with self._lock:
+            self._owner = threading.get_ident()
+            self._gate.close()
+            try:
+                self._send_rest()
+                while frames := take():
+                    self._rest = memoryview(frames)
+                    self._send_rest()
+            finally:
+                self._owner = 0
+                self._gate.open()
+
+    def send_pipes(self, ordinal: int, descriptors: list[int]) -> None:
+        """Hand over the reading ends of an execution's pipes: what is in them outlives us."""
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+        frame = [HEADER.pack(PIPES, ordinal, 0)]
+
+        def take() -> bytes:
+            while frame:
+                with contextlib.suppress(BlockingIOError):
+                    sent = self._socket.sendmsg(frame, rights)
+                    return frame.pop()[sent:]
+                self._wait_until_writable()
+            return b""
+
+        self.send_all(take)
+
+    def _send_rest(self) -> None:
+        while self._rest:
+            try:
+                self._rest = self._rest[self._socket.send(self._rest) :]
+            except BlockingIOError:
+                # Nothing is half done here, so an interrupt may come through.
+                self._gate.open()
+                self._wait_until_writable()
+                self._gate.close()
+            except OSError:
+                end_with_all_children()
+
+    def _wait_until_writable(self) -> None:
+        poller = select.poll()
+        poller.register(self._socket, select.POLLOUT)
+        poller.poll(_STILL_THERE_MILLISECONDS)
+
+    def let_go_in_child(self) -> None:
+        """A forked child does not speak on its parent's socket."""
+        self._socket.close()
+        self._lock = threading.Lock()
+        self._owner = 0
+        self._rest = memoryview(b"")
+
+
+def end_with_all_children() -> None:
+    """Nobody is listening any more: end this kernel and what it started."""
+    if os.getpgid(0) == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
