@@ -97,9 +97,16 @@ class StatusChanged:
     """The execution, or the kernel under it, entered another state."""
 
     execution_id: ExecutionId
-    status: Literal["running", "interrupting", "killing", "restarted", "paused", "resumed"]
+    status: Literal["running", "interrupting", "killing", "restarted", "paused", "resumed", "limit"]
     detail: str = ""
-    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusReported:
+    """The code itself reported what it is doing, as data."""
+
+    execution_id: ExecutionId
+    report: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +138,7 @@ ExecutionEvent: TypeAlias = (
     | InputRequested
     | InputSettled
     | StatusChanged
+    | StatusReported
     | LateOutput
     | ExecutionFinished
 )

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -94,6 +96,7 @@ class Runtime:
         self.context.execution = request
         self._ended_with = None
         self._code_is_running = True
+        processor_seconds = time.process_time()
         try:
             reply = self._command(request) if "command" in request else await run()
         except BaseException as error:  # noqa: BLE001 - the client must hear an end in any case
@@ -106,7 +109,8 @@ class Runtime:
         self.context.announce_what_was_made()
         if isinstance(self._ended_with, SystemExit):
             reply = {**reply, "exit_code": self._exit_code(self._ended_with.code)}
-        self.queue.say(ENDED, json.dumps(reply, default=str))
+        usage = _usage(time.process_time() - processor_seconds)
+        self.queue.say(ENDED, json.dumps({**reply, "usage": usage}, default=str))
         return reply
 
     def _command(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -183,6 +187,11 @@ class MessageSocket:
         header = frames.index(b"<IDS|MSG>") + 2
         message_type = json.loads(bytes(frames[header]))["msg_type"]
         self._runtime.send_message(message_type, bytes(frames[header + 3]))
+
+
+def _usage(cpu_seconds: float) -> dict[str, Any]:
+    peak_kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"cpu_seconds": cpu_seconds, "peak_memory_bytes": peak_kilobytes * 1024}
 
 
 def _error_reply(error: BaseException) -> dict[str, Any]:

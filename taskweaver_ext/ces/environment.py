@@ -1,0 +1,246 @@
+"""Environment: the door to kernels.
+
+An environment holds sessions; a session has one kernel at a time, a folder,
+and a working directory. What a session is made of is in `ces/kernel_session.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import zmq
+
+from taskweaver_ext.ces.child_environment import child_environment
+from taskweaver_ext.ces.interpreters import environment_of, find_python
+from taskweaver_ext.ces.kernel_session import KernelSession, SessionFolder
+from taskweaver_ext.ces.kernels.execution import OnEvent, OnInput, OnOutput
+from taskweaver_ext.ces.kernels.host import EnvMode, KernelHost
+from taskweaver_ext.ces.kernels.local import LocalKernelHost, LocalKernelSettings
+from taskweaver_ext.ces.kernels.zygote import Zygotes, can_fork
+from taskweaver_ext.ces.late_output import OnLateOutput
+from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
+from taskweaver_ext.ces.results import ExecutionResult
+from taskweaver_ext.errors import ConfigError, SessionError
+
+
+class Environment:
+    """Run code on persistent kernels and hear what it does while it runs.
+
+    Sessions are independent and may be used from different threads;
+    executions on one session wait for each other. Use it as a context
+    manager: leaving it stops every session.
+    """
+
+    def __init__(
+        self,
+        env_dir: str | Path = "env",
+        env_mode: EnvMode = EnvMode.Local,
+        *,
+        env_id: str | None = None,
+        python: str | None = None,
+        env: Mapping[str, str] | None = None,
+        memory_limit: int | None = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+        warm_start: bool = True,
+        preload: Sequence[str] = (),
+    ) -> None:
+        """Settings of all sessions.
+
+        Args:
+            env_dir: Where session folders are made.
+            python: The interpreter of the kernels; found by itself when None.
+            env: Variables for the kernels, besides the harmless ones of ours.
+            memory_limit: Bytes a local kernel may allocate; beyond is a MemoryError.
+            max_output_bytes: What one execution may write before it is stopped.
+            warm_start: Fork kernels from a process that has imported what they need.
+            preload: Modules that process imports besides.
+        """
+        if env_mode is not EnvMode.Local:
+            raise ConfigError(
+                f"Kernels cannot run in mode {env_mode.value!r} yet; use EnvMode.Local."
+            )
+        self.env_id = env_id or f"env-{uuid.uuid4().hex[:8]}"
+        self.env_dir = Path(env_dir).absolute()
+        self._python = python
+        self._variables = dict(env or {})
+        self._memory_limit = memory_limit
+        self._max_output_bytes = max_output_bytes
+        self._zygotes = Zygotes(preload) if warm_start and can_fork() else None
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._sessions: dict[str, KernelSession] = {}
+        self._lock = threading.Lock()
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Let the zygote import while the caller does other things."""
+        if self._zygotes is not None:
+            environment = child_environment(self._variables)
+            python = find_python(self._python, self.env_dir, environment)
+            with contextlib.suppress(OSError):
+                self._zygotes.get(python, environment_of(python, environment))
+
+    def start_session(
+        self,
+        session_id: str,
+        session_dir: str | Path | None = None,
+        cwd: str | Path | None = None,
+        *,
+        on_late_output: OnLateOutput | None = None,
+    ) -> None:
+        """Start a session with its kernel.
+
+        Args:
+            session_dir: Its folder; by default one in the environment's folder.
+            cwd: Where its code runs, which must exist; by default a new folder in its own.
+            on_late_output: Told what executions write after their end, on a thread of ours.
+
+        Raises:
+            SessionError: The session exists, or a folder cannot be used.
+            KernelStartError: The kernel did not become ready.
+        """
+        folder = SessionFolder.prepare(self.env_dir, session_id, session_dir, cwd)
+        session = KernelSession(
+            session_id,
+            folder,
+            make_host=lambda: self._make_host(session_id, folder.cwd),
+            on_late_output=on_late_output,
+            max_output_bytes=self._max_output_bytes,
+        )
+        with self._lock:
+            if session_id in self._sessions:
+                raise SessionError(
+                    f"Session {session_id!r} is running already. Use it, or stop it first."
+                )
+            self._sessions[session_id] = session
+        try:
+            session.start()
+        except BaseException:
+            with self._lock:
+                del self._sessions[session_id]
+            session.stop()
+            raise
+
+    def execute_code(
+        self,
+        session_id: str,
+        code: str,
+        exec_id: str | None = None,
+        *,
+        on_output: OnOutput | None = None,
+        on_event: OnEvent | None = None,
+        on_input: OnInput | None = None,
+        timeout: float | None = None,
+    ) -> ExecutionResult:
+        """Run code and call back, on this thread, for what it does while it runs.
+
+        Args:
+            on_output: Called with "stdout" or "stderr" and the text.
+            on_event: Called with every event of `ces.events`.
+            on_input: Answers `input()` and `getpass()`, on a thread of ours; without it such
+                code fails at once.
+            timeout: Seconds after which the code is interrupted, and killed if need be.
+
+        Raises:
+            SessionError: There is no such session.
+            KernelDiedError: Its kernel died three times in a row.
+        """
+        return self._session(session_id).execute(
+            code,
+            exec_id,
+            on_output=on_output,
+            on_event=on_event,
+            on_input=on_input,
+            timeout=timeout,
+        )
+
+    def interrupt(self, session_id: str, kill_after: float | None = None) -> None:
+        """Interrupt what runs in a session, if anything does; from any thread.
+
+        With `kill_after`, the kernel is killed if the code has not ended so many seconds later.
+        """
+        self._session(session_id).interrupt(kill_after)
+
+    def restart_session(self, session_id: str) -> None:
+        """Give a session a fresh kernel with its plugins; what runs is cancelled."""
+        self._session(session_id).restart()
+
+    def stop_session(self, session_id: str) -> None:
+        """Stop a session and everything it started; its folder stays."""
+        session = self._session(session_id)
+        with self._lock:
+            self._sessions.pop(session_id, None)
+        session.stop()
+
+    def load_plugin(
+        self, session_id: str, name: str, source: str, config: Mapping[str, Any] | None = None
+    ) -> None:
+        """Load a plugin into a session's kernel, and into those that follow it.
+
+        Raises:
+            PluginError: Its source raised, or registers no plugin.
+        """
+        self._session(session_id).load_plugin(name, source, dict(config or {}))
+
+    def unload_plugin(self, session_id: str, name: str) -> None:
+        """Take a plugin out of a session."""
+        self._session(session_id).unload_plugin(name)
+
+    def test_plugin(self, session_id: str, name: str) -> None:
+        """Run a loaded plugin's own tests; raises PluginError when one fails."""
+        self._session(session_id).test_plugin(name)
+
+    def update_session_var(self, session_id: str, variables: Mapping[str, str]) -> None:
+        """Set variables that plugins read with `ctx.get_session_var`."""
+        self._session(session_id).update_variables(variables)
+
+    def close(self) -> None:
+        """Stop every session and let go of everything."""
+        with self._lock:
+            sessions, self._sessions = list(self._sessions.values()), {}
+        for session in sessions:
+            session.stop()
+        if self._zygotes is not None:
+            self._zygotes.close()
+        self._context.term()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _session(self, session_id: str) -> KernelSession:
+        with self._lock:
+            session = self._sessions.get(session_id)
+        if session is None:
+            raise SessionError(
+                f"There is no session {session_id!r}: it was never started, or has been stopped."
+                " Call start_session first."
+            )
+        return session
+
+    def _make_host(self, session_id: str, cwd: Path) -> KernelHost:
+        environment = child_environment(self._variables)
+        python = find_python(self._python, cwd, environment)
+        environment = environment_of(python, environment)
+        settings = LocalKernelSettings(
+            python=python,
+            cwd=cwd,
+            environment=environment,
+            env_id=self.env_id,
+            session_id=session_id,
+            memory_limit_bytes=self._memory_limit,
+        )
+        zygote = self._zygotes.get(python, environment) if self._zygotes else None
+        return LocalKernelHost(settings, self._context, zygote)

@@ -1,0 +1,145 @@
+"""Run as a script: import what a kernel needs once, then fork a warm kernel on demand.
+
+    python zygote_main.py DESCRIPTOR [MODULE...]
+
+The descriptor is one end of a socket pair. Requests and replies are JSON
+objects, each behind its length. When the other end closes, every kernel is
+killed and this process ends. It never starts a thread, because a fork copies
+only one, nor a ZeroMQ context.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import random
+import signal
+import socket
+import struct
+import sys
+import threading
+import traceback
+from typing import Any
+
+from cold_start import load_runtime_package  # type: ignore[import-not-found]
+
+_LENGTH = struct.Struct("!I")
+
+# What a kernel imports between its start and its first few executions.
+_NEEDED_SOON = """
+    IPython.core.async_helpers IPython.core.completer IPython.core.magics IPython.core.ultratb
+    IPython.extensions.storemagic IPython.lib.display IPython.utils.module_paths
+    asyncio.unix_events bdb cmd code codeop colorsys comm cProfile dateutil.tz decimal doctest
+    encodings.idna faulthandler getpass html json.encoder linecache matplotlib_inline.backend_inline
+    matplotlib_inline.config multiprocessing.util nest_asyncio pdb pickleshare profile pstats pydoc
+    queue resource shlex stack_data statistics tempfile timeit tornado.platform.asyncio
+    zmq.backend.cython zmq.eventloop.zmqstream zmq.utils.jsonapi concurrent.futures.thread
+    ipykernel.subshell_manager ipykernel.subshell ipykernel.shellchannel ipykernel.control
+    executing.executing pure_eval.core pygments.formatters.terminal256 pygments.lexers.python
+    IPython.core.payloadpage IPython.core.display_functions subprocess platform
+    """.split()
+
+
+class Zygote:
+    """The process that forks kernels and knows how they ended."""
+
+    def __init__(self, requests: socket.socket) -> None:
+        self._requests = requests
+        self._kernels: set[int] = set()
+
+    def serve(self) -> None:
+        """Answer requests until the other side is gone."""
+        self._reply({"ready": True, "threads": threading.active_count()})
+        while request := self._read():
+            if "wait" in request:
+                self._reply({"status": self._wait(request["wait"])})
+            else:
+                self._reply({"pid": self._fork(request)})
+        for kernel in self._kernels:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(kernel, signal.SIGKILL)
+
+    def _read(self) -> Any:
+        header = self._read_exactly(_LENGTH.size)
+        return json.loads(self._read_exactly(_LENGTH.unpack(header)[0])) if header else None
+
+    def _read_exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            piece = self._requests.recv(size - len(data))
+            if not piece:
+                return b""
+            data += piece
+        return data
+
+    def _reply(self, reply: dict[str, Any]) -> None:
+        data = json.dumps(reply).encode()
+        self._requests.sendall(_LENGTH.pack(len(data)) + data)
+
+    def _wait(self, kernel: int) -> int:
+        """How a kernel ended; it has, or is about to."""
+        self._kernels.discard(kernel)
+        return os.waitpid(kernel, 0)[1]
+
+    def _fork(self, request: dict[str, Any]) -> int:
+        kernel = os.fork()
+        if kernel:
+            self._kernels.add(kernel)
+            return kernel
+        self._requests.close()
+        status = 1
+        try:
+            _become_kernel(request)
+            status = 0
+        except SystemExit as error:
+            status = error.code if isinstance(error.code, int) else 0
+        except BaseException:  # noqa: BLE001 - a forked child must not return into the zygote
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+
+
+def _become_kernel(request: dict[str, Any]) -> None:
+    os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    log = os.open(request["log_path"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["cwd"])
+    sys.argv = ["kernel"]
+    random.seed()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+    gc.enable()
+    sys.modules["taskweaver_kernel.launch"].launch(request["settings"])
+
+
+def main() -> None:
+    """Import everything, then serve."""
+    requests = socket.socket(fileno=int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in our terminal is not for kernels
+    sys.path.pop(0)  # this folder, put there because it holds the script
+    load_runtime_package()
+    importlib.import_module("taskweaver_kernel.launch")
+    for name in _NEEDED_SOON:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    for name in sys.argv[2:]:
+        try:
+            importlib.import_module(name)
+        except Exception:  # noqa: BLE001 - a preload that fails is reported, the kernels still run
+            traceback.print_exc()
+    gc.collect()
+    gc.freeze()
+    Zygote(requests).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,298 @@
+"""One session of an environment: its folder, its kernel of the moment, what must outlive a kernel."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from taskweaver_ext.ces.artifacts import ArtifactStore
+from taskweaver_ext.ces.events import StatusChanged
+from taskweaver_ext.ces.kernels.execution import Execution, OnEvent, OnInput, OnOutput
+from taskweaver_ext.ces.kernels.host import KernelHost
+from taskweaver_ext.ces.kernels.reader import GRACE_SECONDS, KernelReader
+from taskweaver_ext.ces.late_output import LateOutputs, OnLateOutput
+from taskweaver_ext.ces.output_sink import OutputSink
+from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus, Notice
+from taskweaver_ext.errors import KernelDiedError, PluginError, SessionError
+
+MAX_DEATHS_IN_A_ROW = 3
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFolder:
+    """Where a session keeps its files; only its owner may look."""
+
+    path: Path
+    cwd: Path
+
+    @classmethod
+    def prepare(
+        cls,
+        env_dir: Path,
+        session_id: str,
+        session_dir: str | Path | None,
+        cwd: str | Path | None,
+    ) -> SessionFolder:
+        """Check the names and make what is missing; raises SessionError."""
+        if not _NAME.fullmatch(session_id):
+            raise SessionError(
+                f"{session_id!r} cannot name a session: use up to 128 letters, digits,"
+                " '-', '_' and '.', not starting with a '.'."
+            )
+        path = Path(session_dir) if session_dir is not None else env_dir / "sessions" / session_id
+        path = path.absolute()
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (path / "ces").mkdir(mode=0o700, exist_ok=True)
+            if cwd is None:
+                (path / "cwd").mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise SessionError(
+                f"The folder of session {session_id!r} cannot be made: {error}."
+                " Choose another session_dir or env_dir."
+            ) from error
+        working_directory = Path(cwd).absolute() if cwd is not None else path / "cwd"
+        _check_working_directory(session_id, working_directory)
+        return cls(path, working_directory)
+
+    @property
+    def outputs(self) -> Path:
+        """Where the whole output of executions is kept."""
+        return self.path / "ces" / "output"
+
+    @property
+    def artifacts(self) -> Path:
+        """Where images and other artifacts are saved."""
+        return self.path / "ces" / "artifacts"
+
+
+def _check_working_directory(session_id: str, path: Path) -> None:
+    if not path.is_dir():
+        reason = "is not a folder" if path.exists() else "does not exist"
+        raise SessionError(
+            f"The working directory {path} of session {session_id!r} {reason}."
+            " Make it, or choose another cwd."
+        )
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise SessionError(
+            f"The working directory {path} of session {session_id!r} may not be entered by this"
+            " user. Change its permissions, or choose another cwd."
+        )
+
+
+class KernelSession:
+    """Executions of one session, one after another, on a kernel that is replaced when it dies.
+
+    Threads:
+        `_turn` is held by the thread whose execution runs, for as long as it
+        runs, and by whoever replaces the kernel. `_lock` guards `_host`,
+        `_reader` and `_running`, which `interrupt` and `stop` use from any thread.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        folder: SessionFolder,
+        *,
+        make_host: Callable[[], KernelHost],
+        on_late_output: OnLateOutput | None,
+        max_output_bytes: int,
+    ) -> None:
+        self._id = session_id
+        self._folder = folder
+        self._make_host = make_host
+        self._max_output_bytes = max_output_bytes
+        self._late_outputs = LateOutputs(folder.outputs, on_late_output, max_output_bytes)
+        self._artifacts = ArtifactStore(folder.artifacts, folder.cwd)
+        self._turn = threading.Lock()
+        self._lock = threading.Lock()
+        self._host: KernelHost | None = None
+        self._reader: KernelReader | None = None
+        self._running: Execution | None = None
+        self._plugins: dict[str, dict[str, Any]] = {}
+        self._variables: dict[str, str] = {}
+        self._deaths: list[str] = []
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Start the first kernel."""
+        with self._turn:
+            self._start_kernel()
+
+    def execute(
+        self,
+        code: str,
+        exec_id: str | None,
+        *,
+        on_output: OnOutput | None,
+        on_event: OnEvent | None,
+        on_input: OnInput | None,
+        timeout: float | None,
+    ) -> ExecutionResult:
+        """Run code when it is its turn."""
+        execution_id = ExecutionId(exec_id or f"exec-{uuid.uuid4().hex[:12]}")
+        if not _NAME.fullmatch(execution_id):
+            raise SessionError(
+                f"{execution_id!r} cannot name an execution: it is used as a file name."
+            )
+        with self._turn:
+            execution = Execution(
+                execution_id,
+                code,
+                sink=self._sink(execution_id),
+                artifacts=self._artifacts,
+                metadata={"session_variables": dict(self._variables)},
+                on_output=on_output,
+                on_event=on_event,
+                on_input=on_input,
+                timeout=timeout,
+            )
+            self._replace_dead_kernel(execution)
+            return self._run(execution)
+
+    def interrupt(self, kill_after: float | None) -> None:
+        """Interrupt the running execution, if there is one."""
+        with self._lock:
+            reader, execution = self._reader, self._running
+        if reader is not None and execution is not None:
+            reader.interrupt(execution, kill_after)
+
+    def restart(self) -> None:
+        """Replace the kernel; what runs on it is cancelled first."""
+        self._stop_kernel()
+        with self._turn:
+            self._stop_kernel()
+            self._deaths.clear()
+            self._start_kernel()
+
+    def stop(self) -> None:
+        """End the kernel for good."""
+        self._is_stopped = True
+        self._stop_kernel()
+        with self._turn:
+            self._stop_kernel()
+        self._late_outputs.close()
+
+    def load_plugin(self, name: str, source: str, config: dict[str, Any]) -> None:
+        """Load a plugin and remember it for the kernels to come."""
+        plugin = {"name": name, "source": source, "config": config}
+        with self._turn:
+            self._command("load_plugin", plugin)
+            self._plugins[name] = plugin
+
+    def unload_plugin(self, name: str) -> None:
+        """Take a plugin out of the kernel."""
+        with self._turn:
+            self._command("unload_plugin", {"name": name})
+            self._plugins.pop(name, None)
+
+    def test_plugin(self, name: str) -> None:
+        """Run a plugin's tests."""
+        with self._turn:
+            self._command("test_plugin", {"name": name})
+
+    def update_variables(self, variables: Mapping[str, str]) -> None:
+        """Set session variables; they travel with the next request."""
+        self._variables.update(variables)
+
+    def _sink(self, execution_id: str) -> OutputSink:
+        return OutputSink(self._folder.outputs, execution_id, max_bytes=self._max_output_bytes)
+
+    def _start_kernel(self) -> None:
+        if self._is_stopped:
+            raise SessionError(f"Session {self._id!r} has been stopped. Start it again to use it.")
+        host = self._make_host()
+        try:
+            connection = host.start()
+        except BaseException:
+            host.stop()
+            raise
+        reader = KernelReader(host, connection, self._late_outputs.take, self._id)
+        reader.start()
+        with self._lock:
+            self._host, self._reader = host, reader
+        for plugin in self._plugins.values():
+            self._command("load_plugin", plugin)
+
+    def _stop_kernel(self) -> None:
+        with self._lock:
+            host, reader = self._host, self._reader
+            self._host = self._reader = None
+        if reader is not None:
+            reader.stop()
+        if host is not None:
+            host.stop()
+
+    def _replace_dead_kernel(self, execution: Execution) -> None:
+        """Start a fresh kernel if the last one is gone, and say what that costs."""
+        with self._lock:
+            reader = self._reader
+        if reader is not None and reader.death is None:
+            return
+        if len(self._deaths) >= MAX_DEATHS_IN_A_ROW:
+            raise KernelDiedError(
+                f"The kernel of session {self._id!r} died {len(self._deaths)} times in a row"
+                f" ({'; '.join(self._deaths)}). Look at the code that was run, then call"
+                " restart_session to go on."
+            )
+        cause = reader.death.detail if reader is not None and reader.death else "it was stopped"
+        self._stop_kernel()
+        self._start_kernel()
+        message = (
+            f"The kernel was gone ({cause}); this ran on a fresh one: variables of earlier"
+            " executions are lost, plugins are loaded again."
+        )
+        execution.add_notice(Notice(kind="restarted", message=message))
+        execution.say(StatusChanged(execution_id=execution.id, status="restarted", detail=message))
+
+    def _run(self, execution: Execution) -> ExecutionResult:
+        with self._lock:
+            reader = self._reader
+            self._running = execution
+        if reader is None:
+            raise SessionError(f"Session {self._id!r} has been stopped. Start it again to use it.")
+        try:
+            reader.submit(execution)
+            result = execution.deliver(lambda text: reader.answer(execution, text))
+        except BaseException:
+            # The caller's thread was interrupted: its code must not run on unseen.
+            reader.interrupt(execution, GRACE_SECONDS)
+            execution.wait_until_finished(2 * GRACE_SECONDS)
+            raise
+        finally:
+            with self._lock:
+                self._running = None
+        if result.status is ExecutionStatus.DIED and result.death is not None:
+            self._deaths.append(result.death.detail)
+        else:
+            self._deaths.clear()
+        return result
+
+    def _command(self, command: str, arguments: dict[str, Any]) -> None:
+        """Ask the kernel's runtime for something; raises PluginError when it fails."""
+        execution_id = ExecutionId(f"{command}-{uuid.uuid4().hex[:8]}")
+        execution = Execution(
+            execution_id,
+            "",
+            sink=self._sink(execution_id),
+            artifacts=self._artifacts,
+            metadata={
+                "command": command,
+                "arguments": arguments,
+                "session_variables": dict(self._variables),
+            },
+        )
+        result = self._run(execution)
+        if not result.is_success:
+            raise PluginError(
+                f"{command.replace('_', ' ')} {arguments['name']!r} failed in session"
+                f" {self._id!r}: {result.error}"
+            )

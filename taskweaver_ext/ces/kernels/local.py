@@ -1,0 +1,291 @@
+"""A kernel in a child process on this machine.
+
+Its sockets lie in a folder that only its owner can open; its own standard
+streams go to a log there. The process is forked from a zygote where that is
+possible, and started the ordinary way elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import zmq
+
+from taskweaver_ext.ces.interpreters import explain_why_unusable
+from taskweaver_ext.ces.kernels.host import KernelConnection
+from taskweaver_ext.ces.kernels.wire import WireConnection, WireListener
+from taskweaver_ext.ces.kernels.zygote import RUNTIME_FOLDER, Zygote, ZygoteError
+from taskweaver_ext.ces.process_tree import MARK, kill_process_tree
+from taskweaver_ext.ces.results import KernelDeath
+from taskweaver_ext.errors import KernelStartError
+
+START_SECONDS = 60.0
+_DEATH_SECONDS = 1.0
+_LIVENESS_MILLISECONDS = 50
+_LOG_TAIL_CHARACTERS = 2000
+
+# Socket paths are limited to 107 bytes, so a deep TMPDIR would not do.
+_SOCKET_FOLDER = "/tmp" if os.path.isdir("/tmp") else tempfile.gettempdir()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalKernelSettings:
+    """What a local kernel is started with."""
+
+    python: str
+    cwd: Path
+    environment: Mapping[str, str]
+    env_id: str
+    session_id: str
+    memory_limit_bytes: int | None = None
+
+
+class _Process(Protocol):
+    """A kernel's process, however it was started."""
+
+    pid: int
+
+    def wait(self, seconds: float) -> int | None:
+        """The wait status once it has ended; None when it has not, or nobody knows."""
+
+
+class LocalKernelHost:
+    """A `KernelHost` for this machine."""
+
+    def __init__(
+        self,
+        settings: LocalKernelSettings,
+        context: zmq.Context[zmq.Socket[bytes]],
+        zygote: Zygote | None,
+    ) -> None:
+        self._settings = settings
+        self._context = context
+        self._zygote = zygote
+        self._mark = uuid.uuid4().hex
+        self._folder = Path(tempfile.mkdtemp(prefix="taskweaver-", dir=_SOCKET_FOLDER))
+        self._process: _Process | None = None
+        self._death: KernelDeath | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The kernel's process id, once it has one."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> KernelConnection:
+        """Start the process and wait for its hello."""
+        key = uuid.uuid4().hex
+        self._write_connection_file(key)
+        listener = WireListener(self._folder / "wire")
+        try:
+            self._process = self._start_process(key)
+            self._wait_for_connection(listener)
+            wire = listener.accept()
+        finally:
+            listener.close()
+        connection = WireConnection(
+            context=self._context,
+            address=str(self._folder / "channel"),
+            key=key,
+            wire=wire,
+            death_descriptor=_death_descriptor(self._process),
+        )
+        try:
+            connection.wait_until_ready(START_SECONDS)
+        except (TimeoutError, ConnectionError) as error:
+            connection.close()
+            raise self._start_error() from error
+        return connection
+
+    def death(self, wait_seconds: float = _DEATH_SECONDS) -> KernelDeath | None:
+        """How the process ended; waits a moment for its status."""
+        if self._death is None and self._process is not None:
+            status = self._process.wait(wait_seconds)
+            self._death = None if status is None else _death_of(status)
+        return self._death
+
+    def interrupt(self) -> None:
+        """SIGINT to the kernel and its children, which are its process group."""
+        if self._process is not None and self._death is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGINT)
+
+    def kill(self) -> None:
+        """Kill the process and everything it started."""
+        if self._process is not None:
+            kill_process_tree(self._process.pid, self._mark)
+
+    def stop(self) -> None:
+        """Kill what is left and remove the folder."""
+        self.kill()
+        self.death()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _write_connection_file(self, key: str) -> None:
+        connection = {
+            "transport": "ipc",
+            "ip": str(self._folder / "channel"),
+            "shell_port": 1,
+            "iopub_port": 2,
+            "stdin_port": 3,
+            "control_port": 4,
+            "hb_port": 5,
+            "signature_scheme": "hmac-sha256",
+            "key": key,
+        }
+        path = self._folder / "connection.json"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            json.dump(connection, file)
+
+    def _start_process(self, key: str) -> _Process:
+        settings = {
+            "connection_file": str(self._folder / "connection.json"),
+            "socket_path": str(self._folder / "wire"),
+            "key": key,
+            "env_id": self._settings.env_id,
+            "session_id": self._settings.session_id,
+            "memory_limit_bytes": self._settings.memory_limit_bytes,
+        }
+        environment = {**self._settings.environment, MARK: self._mark}
+        try:
+            if self._zygote is not None:
+                with contextlib.suppress(ZygoteError):
+                    return _ForkedProcess(
+                        self._zygote, settings, environment, self._settings.cwd, self._log_path
+                    )
+            return _OrdinaryProcess(
+                self._settings.python, settings, environment, self._settings.cwd, self._log_path
+            )
+        except OSError as error:
+            raise self._start_error() from error
+
+    @property
+    def _log_path(self) -> Path:
+        return self._folder / "kernel.log"
+
+    def _wait_for_connection(self, listener: WireListener) -> None:
+        """Wait until the kernel connects; notice when it ends instead."""
+        poller = select.poll()
+        poller.register(listener.fileno(), select.POLLIN)
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if poller.poll(_LIVENESS_MILLISECONDS):
+                return
+            if self.death(wait_seconds=0.0) is not None:
+                break
+        raise self._start_error()
+
+    def _start_error(self) -> KernelStartError:
+        """Why the kernel did not start, with what to do about it."""
+        if (error := explain_why_unusable(self._settings.python)) is not None:
+            return error
+        try:
+            log = self._log_path.read_text(errors="replace")[-_LOG_TAIL_CHARACTERS:].strip()
+        except OSError:
+            log = ""
+        death = self.death()
+        how = f"it {death.detail}" if death else f"it was not ready after {START_SECONDS:g} s"
+        return KernelStartError(
+            f"The kernel of session {self._settings.session_id!r} did not start: {how}."
+            + (f" Its log ends with:\n{log}" if log else "")
+        )
+
+
+class _ForkedProcess:
+    """A kernel forked from a zygote, which alone can collect it."""
+
+    def __init__(
+        self,
+        zygote: Zygote,
+        settings: Mapping[str, Any],
+        environment: Mapping[str, str],
+        cwd: Path,
+        log_path: Path,
+    ) -> None:
+        self._zygote = zygote
+        self.pid = zygote.fork(
+            {
+                "settings": settings,
+                "environment": environment,
+                "cwd": str(cwd),
+                "log_path": str(log_path),
+            }
+        )
+        try:
+            self._descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            self._descriptor = -1
+
+    def wait(self, seconds: float) -> int | None:
+        poller = select.poll()
+        if self._descriptor >= 0:
+            poller.register(self._descriptor, select.POLLIN)
+            if not poller.poll(seconds * 1000):
+                return None
+            os.close(self._descriptor)
+            self._descriptor = -1
+        return self._zygote.wait(self.pid)
+
+
+class _OrdinaryProcess:
+    """A kernel started as any program is."""
+
+    def __init__(
+        self,
+        python: str,
+        settings: Mapping[str, Any],
+        environment: Mapping[str, str],
+        cwd: Path,
+        log_path: Path,
+    ) -> None:
+        settings_path = log_path.with_name("settings.json")
+        with open(os.open(settings_path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            json.dump(settings, file)
+        with open(os.open(log_path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as log:
+            self._process = subprocess.Popen(
+                [python, str(RUNTIME_FOLDER / "cold_start.py"), str(settings_path)],
+                env=dict(environment),
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+
+    def wait(self, seconds: float) -> int | None:
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        return -code if code < 0 else code << 8
+
+
+def _death_descriptor(process: _Process) -> int | None:
+    """A descriptor that becomes readable when the process ends."""
+    try:
+        return os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        return None
+
+
+def _death_of(status: int) -> KernelDeath:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return KernelDeath(
+            cause="signal", signal=number, detail=f"killed by {signal.Signals(number).name}"
+        )
+    code = os.waitstatus_to_exitcode(status)
+    return KernelDeath(cause="exited", exit_code=code, detail=f"exited with code {code}")

@@ -1,0 +1,316 @@
+"""The line to a kernel on the same machine: ZeroMQ for requests, a side socket for output.
+
+What executions say arrives on the side socket (`kernel_runtime/wire.py` is its
+other end), complete and in order; requests, answers and completions travel on
+Jupyter's own channels. Works for local processes and for containers that share
+a folder with us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import threading
+import time
+from array import array
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from taskweaver_ext.ces.kernel_runtime.wire import ENDED, HEADER, HELLO, MESSAGE, STDERR
+from taskweaver_ext.ces.kernels.host import (
+    ExecuteRequest,
+    ExecutionEnded,
+    InputWanted,
+    KernelGone,
+    MessageReceived,
+    OutputReceived,
+    Received,
+)
+from taskweaver_ext.ces.kernels.jupyter_messages import MessageFormat
+from taskweaver_ext.ces.output_sink import STREAMS
+from taskweaver_ext.ces.results import StreamName
+
+_RECEIVE_BYTES = 1 << 18
+_MAX_PASSED_DESCRIPTORS = 16
+_ANCILLARY_BYTES = socket.CMSG_SPACE(_MAX_PASSED_DESCRIPTORS * array("i").itemsize)
+
+
+class WireListener:
+    """A private folder's socket on which one kernel says hello."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.bind(str(path))
+        self._socket.listen(1)
+
+    def fileno(self) -> int:
+        """The listening descriptor."""
+        return self._socket.fileno()
+
+    def accept(self) -> socket.socket:
+        """Take the kernel's connection."""
+        connection, _ = self._socket.accept()
+        return connection
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._socket.close()
+
+
+class Waker:
+    """A descriptor that becomes readable when any thread calls `wake`, also after `close`."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+        self._lock = threading.Lock()
+
+    def fileno(self) -> int:
+        """The descriptor to wait on."""
+        return self._reader
+
+    def wake(self) -> None:
+        """Make the descriptor readable."""
+        with self._lock, contextlib.suppress(BlockingIOError):
+            if self._writer >= 0:
+                os.write(self._writer, b"!")
+
+    def clear(self) -> None:
+        """Make it unreadable again."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._reader, 512)
+
+    def close(self) -> None:
+        """Close both ends; `wake` does nothing from now on."""
+        with self._lock:
+            os.close(self._reader)
+            os.close(self._writer)
+            self._writer = -1
+
+
+class WireConnection:
+    """A `KernelConnection` over a side socket.
+
+    Threads:
+        Belongs to one thread at a time, except `wake`, which only writes to a pipe.
+    """
+
+    def __init__(
+        self,
+        *,
+        context: zmq.Context[zmq.Socket[bytes]],
+        address: str,
+        key: str,
+        wire: socket.socket,
+        death_descriptor: int | None,
+    ) -> None:
+        self._format = MessageFormat(key)
+        self._key = key
+        self._wire = wire
+        self._wire.setblocking(False)
+        self._death_descriptor = death_descriptor
+        self._shell = self._connect(context, f"{address}-1")
+        self._stdin = self._connect(context, f"{address}-3")
+        self._waker = Waker()
+        self._poller = zmq.Poller()
+        for source in (self._wire, self._shell, self._stdin, self._waker):
+            self._poller.register(source, zmq.POLLIN)
+        if death_descriptor is not None:
+            self._poller.register(death_descriptor, zmq.POLLIN)
+        self._buffer = bytearray()
+        self._needed = HEADER.size
+        self._pipes: dict[int, list[int]] = {}
+        self._latest_ordinal = 0
+        self._is_gone = False
+
+    def _connect(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> zmq.Socket[bytes]:
+        channel = context.socket(zmq.DEALER)
+        channel.linger = 0
+        # The kernel sends questions to whoever has the identity of the request's sender.
+        channel.routing_id = self._format.session_id.encode()
+        channel.connect(f"ipc://{address}")
+        return channel
+
+    def execute(self, request: ExecuteRequest) -> None:
+        """Send a request."""
+        self._latest_ordinal = request.ordinal
+        content = {
+            "code": request.code,
+            "silent": False,
+            "store_history": True,
+            "user_expressions": {},
+            "allow_stdin": request.allow_stdin,
+            "stop_on_error": False,
+        }
+        metadata = {"taskweaver": {"ordinal": request.ordinal, **request.metadata}}
+        self._shell.send_multipart(self._format.pack("execute_request", content, metadata=metadata))
+
+    def answer(self, text: str) -> None:
+        """Answer a question."""
+        self._stdin.send_multipart(self._format.pack("input_reply", {"value": text}))
+
+    def request_shutdown(self) -> None:
+        """Ask the kernel to end."""
+        self._shell.send_multipart(self._format.pack("shutdown_request", {"restart": False}))
+
+    def wake(self) -> None:
+        """Make `receive` return."""
+        self._waker.wake()
+
+    def receive(self, timeout: float | None) -> Iterator[Received]:
+        """Wait until something arrives and give it; the side socket comes first."""
+        if self._is_gone:
+            return
+        # Round up: a wait that ends too early would only be repeated.
+        milliseconds = None if timeout is None else int(timeout * 1000) + 1
+        ready = {source for source, _ in self._poller.poll(milliseconds)}
+        wire_ended = False
+        if self._wire.fileno() in ready:
+            wire_ended = yield from self._receive_from_wire()
+        if self._waker.fileno() in ready:
+            self._waker.clear()
+        if self._shell in ready:
+            self._drop_replies()
+        if self._stdin in ready:
+            message = self._format.unpack(self._stdin.recv_multipart())
+            if message.message_type == "input_request":
+                yield InputWanted(message.content["prompt"], message.content["password"])
+        if wire_ended or self._death_descriptor in ready:
+            yield from self._receive_the_last()
+
+    def wait_until_ready(self, seconds: float) -> None:
+        """Wait for the kernel's hello; raises TimeoutError or ConnectionError."""
+        deadline = time.monotonic() + seconds
+        while True:
+            for received in self.receive(max(0.0, deadline - time.monotonic())):
+                if isinstance(received, KernelGone):
+                    raise ConnectionError
+                if isinstance(received, MessageReceived) and received.message_type == "hello":
+                    if received.content.get("key") != self._key:
+                        raise ConnectionError
+                    return
+            if time.monotonic() > deadline:
+                raise TimeoutError
+
+    def close(self) -> None:
+        """Close every socket, pipe and descriptor."""
+        for descriptors in self._pipes.values():
+            for descriptor in descriptors:
+                os.close(descriptor)
+        self._pipes.clear()
+        self._shell.close()
+        self._stdin.close()
+        self._wire.close()
+        self._waker.close()
+        if self._death_descriptor is not None:
+            os.close(self._death_descriptor)
+
+    def _drop_replies(self) -> None:
+        """Replies come on the side socket; the same on the shell channel only takes room."""
+        with contextlib.suppress(zmq.Again):
+            while True:
+                self._shell.recv_multipart(zmq.NOBLOCK)
+
+    def _receive_from_wire(self) -> Generator[Received, None, bool]:
+        """Read once and give all frames that are complete; returns whether the wire has ended."""
+        try:
+            data, ancillary, _, _ = self._wire.recvmsg(_RECEIVE_BYTES, _ANCILLARY_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        if ancillary:
+            self._keep_pipes(ancillary)
+        self._buffer += data
+        if len(self._buffer) >= self._needed:
+            yield from self._frames()
+        return not data
+
+    def _frames(self) -> Iterator[Received]:
+        buffer = bytes(self._buffer)
+        view = memoryview(buffer)
+        position, end = 0, len(buffer)
+        run_kind, run_ordinal = -1, -1
+        run: list[memoryview] = []
+        self._needed = HEADER.size
+        while end - position >= HEADER.size:
+            kind, ordinal, size = HEADER.unpack_from(buffer, position)
+            start = position + HEADER.size
+            if end - start < size:
+                self._needed = HEADER.size + size
+                break
+            position = start + size
+            if kind > STDERR:
+                if run:
+                    yield OutputReceived(run_ordinal, STREAMS[run_kind], b"".join(run))
+                    run = []
+                yield from self._message(kind, ordinal, buffer[start:position])
+                continue
+            if kind != run_kind or ordinal != run_ordinal:
+                if run:
+                    yield OutputReceived(run_ordinal, STREAMS[run_kind], b"".join(run))
+                run, run_kind, run_ordinal = [], kind, ordinal
+            run.append(view[start:position])
+        if run:
+            yield OutputReceived(run_ordinal, STREAMS[run_kind], b"".join(run))
+        del self._buffer[:position]
+
+    def _message(self, kind: int, ordinal: int, payload: bytes) -> Iterator[Received]:
+        if kind == MESSAGE:
+            message_type, _, content = payload.partition(b"\n")
+            yield MessageReceived(ordinal, message_type.decode(), json.loads(content))
+        elif kind == ENDED:
+            yield ExecutionEnded(ordinal, json.loads(payload))
+        elif kind == HELLO:
+            yield MessageReceived(ordinal, "hello", json.loads(payload))
+
+    def _keep_pipes(self, ancillary: list[Any]) -> None:
+        """Hold the reading ends of child pipes, for what is in them when the kernel dies."""
+        self._close_pipes_without_writers()
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                descriptors = array("i")
+                descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+                self._pipes[self._latest_ordinal] = list(descriptors)
+
+    def _close_pipes_without_writers(self) -> None:
+        for ordinal, descriptors in list(self._pipes.items()):
+            poller = select.poll()
+            for descriptor in descriptors:
+                poller.register(descriptor, 0)
+            if len(poller.poll(0)) == len(descriptors):  # all hung up
+                for descriptor in descriptors:
+                    os.close(descriptor)
+                del self._pipes[ordinal]
+
+    def _receive_the_last(self) -> Iterator[Received]:
+        """The kernel is gone: give what it had said and what its children had written."""
+        while not (yield from self._receive_from_wire()) and self._has_more():
+            pass
+        newest = next(reversed(self._pipes), 0)
+        for ordinal, descriptors in self._pipes.items():
+            owner = self._latest_ordinal if ordinal == newest else ordinal
+            for stream, descriptor in zip(STREAMS, descriptors, strict=False):
+                yield from _rest_of_pipe(owner, stream, descriptor)
+        self._is_gone = True
+        yield KernelGone()
+
+    def _has_more(self) -> bool:
+        poller = select.poll()
+        poller.register(self._wire, select.POLLIN)
+        return bool(poller.poll(0))
+
+
+def _rest_of_pipe(ordinal: int, stream: StreamName, descriptor: int) -> Iterator[Received]:
+    os.set_blocking(descriptor, False)
+    with contextlib.suppress(OSError):
+        while data := os.read(descriptor, _RECEIVE_BYTES):
+            text = data.decode("utf-8", "backslashreplace")
+            yield OutputReceived(ordinal, stream, text.encode())

@@ -1,0 +1,190 @@
+"""The process that forks warm kernels, from the client's side.
+
+One zygote serves one interpreter with one start-time environment. It is
+started in the background as soon as it may be needed, lives as long as its
+owner, and is started again when it died.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from taskweaver_ext.ces import kernel_runtime
+
+RUNTIME_FOLDER = Path(next(iter(kernel_runtime.__path__)))
+
+_READY_SECONDS = 60.0
+_REPLY_SECONDS = 10.0
+_LENGTH = struct.Struct("!I")
+_START_TIME_PREFIXES = ("PYTHON", "LANG", "LC_", "LD_", "DYLD_", "OMP_", "OPENBLAS_", "MKL_")
+
+_log = logging.getLogger(__name__)
+
+
+def start_time_environment(environment: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    """The part of an environment that acts when an interpreter starts, not later."""
+    return frozenset(
+        (name, value)
+        for name, value in environment.items()
+        if name.startswith(_START_TIME_PREFIXES)
+    )
+
+
+class ZygoteError(Exception):
+    """The zygote cannot serve; a kernel can still be started the ordinary way."""
+
+
+class Zygote:
+    """Fork kernels on demand.
+
+    Threads:
+        `_lock` guards the process and the conversation with it, one request
+        and its reply at a time.
+    """
+
+    def __init__(
+        self, python: str, environment: Mapping[str, str], preloads: Sequence[str] = ()
+    ) -> None:
+        self._command = [python, str(RUNTIME_FOLDER / "zygote_main.py")]
+        self._environment = dict(environment)
+        self._preloads = list(preloads)
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._is_ready = False
+
+    def start(self) -> None:
+        """Start the process without waiting for it; it imports while we do other things."""
+        with self._lock:
+            self._ensure_started()
+
+    def fork(self, request: Mapping[str, Any]) -> int:
+        """Fork a kernel and return its process id; a zygote that died is started again, once."""
+        with self._lock:
+            try:
+                return int(self._ask(request)["pid"])
+            except OSError as error:
+                _log.warning("the zygote does not answer (%s); starting another", error)
+                self._discard()
+            try:
+                return int(self._ask(request)["pid"])
+            except OSError as error:
+                self._discard()
+                raise ZygoteError(str(error)) from error
+
+    def wait(self, kernel: int) -> int | None:
+        """The wait status of a kernel that has ended; None when nobody knows any more."""
+        with self._lock:
+            if self._socket is None:
+                return None
+            try:
+                return int(self._ask({"wait": kernel})["status"])
+            except (OSError, KeyError):
+                return None
+
+    def close(self) -> None:
+        """End the process; it kills the kernels that are left."""
+        with self._lock:
+            self._discard()
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self._ensure_started()
+        assert self._socket is not None
+        if not self._is_ready:
+            self._socket.settimeout(_READY_SECONDS)
+            self._read()
+            self._socket.settimeout(_REPLY_SECONDS)
+            self._is_ready = True
+        data = json.dumps(request).encode()
+        self._socket.sendall(_LENGTH.pack(len(data)) + data)
+        return self._read()
+
+    def _read(self) -> dict[str, Any]:
+        size = _LENGTH.unpack(self._read_exactly(_LENGTH.size))[0]
+        reply: dict[str, Any] = json.loads(self._read_exactly(size))
+        return reply
+
+    def _read_exactly(self, size: int) -> bytes:
+        assert self._socket is not None
+        data = b""
+        while len(data) < size:
+            piece = self._socket.recv(size - len(data))
+            if not piece:
+                raise ConnectionError("it has ended")
+            data += piece
+        return data
+
+    def _ensure_started(self) -> None:
+        if self._process is not None:
+            return
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._process = subprocess.Popen(
+                    [*self._command, str(theirs.fileno()), *self._preloads],
+                    env=self._environment,
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                    start_new_session=True,
+                )
+            except OSError:
+                ours.close()
+                raise
+        self._socket = ours
+        self._is_ready = False
+
+    def _discard(self) -> None:
+        """Close the line, which ends the process, and collect it."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._process is not None:
+            try:
+                self._process.wait(_REPLY_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+
+class Zygotes:
+    """The zygotes of one environment, by interpreter and start-time environment."""
+
+    def __init__(self, preloads: Sequence[str] = ()) -> None:
+        self._preloads = list(preloads)
+        self._zygotes: dict[tuple[str, frozenset[tuple[str, str]]], Zygote] = {}
+        self._lock = threading.Lock()
+
+    def get(self, python: str, environment: Mapping[str, str]) -> Zygote:
+        """The zygote for kernels of this kind; it starts now if it is new."""
+        key = (python, start_time_environment(environment))
+        with self._lock:
+            if key not in self._zygotes:
+                self._zygotes[key] = Zygote(python, environment, self._preloads)
+            zygote = self._zygotes[key]
+        zygote.start()
+        return zygote
+
+    def close(self) -> None:
+        """End them all."""
+        with self._lock:
+            zygotes, self._zygotes = list(self._zygotes.values()), {}
+        for zygote in zygotes:
+            zygote.close()
+
+
+def can_fork() -> bool:
+    """Whether this system can serve warm kernels."""
+    return hasattr(os, "fork") and hasattr(os, "pidfd_open")
