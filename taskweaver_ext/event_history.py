@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from taskweaver_ext.session_events import EventScope, SessionEventType, TaskWeaverEvent
@@ -71,7 +71,7 @@ def _text_bytes(event: TaskWeaverEvent) -> int:
 def _texts_in(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         for part in value.values():
             yield from _texts_in(part)
     elif isinstance(value, list | tuple):
