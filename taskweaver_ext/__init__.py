@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from taskweaver_ext.ces.environment import Environment as Environment
     from taskweaver_ext.ces.events import ArtifactProduced as ArtifactProduced
     from taskweaver_ext.ces.events import DisplayProduced as DisplayProduced
     from taskweaver_ext.ces.events import DisplayUpdated as DisplayUpdated
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from taskweaver_ext.ces.events import OutputCleared as OutputCleared
     from taskweaver_ext.ces.events import OutputProduced as OutputProduced
     from taskweaver_ext.ces.events import StatusChanged as StatusChanged
+    from taskweaver_ext.ces.events import StatusReported as StatusReported
+    from taskweaver_ext.ces.kernels.host import EnvMode as EnvMode
     from taskweaver_ext.ces.results import ExecutionArtifact as ExecutionArtifact
     from taskweaver_ext.ces.results import ExecutionResult as ExecutionResult
     from taskweaver_ext.ces.results import ExecutionStatus as ExecutionStatus
@@ -39,8 +42,22 @@ if TYPE_CHECKING:
     from taskweaver_ext.errors import ProtocolError as ProtocolError
     from taskweaver_ext.errors import SessionError as SessionError
     from taskweaver_ext.errors import TaskWeaverError as TaskWeaverError
+    from taskweaver_ext.event_emitter import PostEventProxy as PostEventProxy
+    from taskweaver_ext.event_emitter import SessionEventEmitter as SessionEventEmitter
+    from taskweaver_ext.llm.chat_model import ChatModel as ChatModel
+    from taskweaver_ext.output_batcher import OutputBatcher as OutputBatcher
+    from taskweaver_ext.session_events import EventScope as EventScope
+    from taskweaver_ext.session_events import PostEventType as PostEventType
+    from taskweaver_ext.session_events import RoundEventType as RoundEventType
+    from taskweaver_ext.session_events import SessionEventHandler as SessionEventHandler
+    from taskweaver_ext.session_events import SessionEventHandlerBase as SessionEventHandlerBase
+    from taskweaver_ext.session_events import SessionEventType as SessionEventType
+    from taskweaver_ext.session_events import TaskWeaverEvent as TaskWeaverEvent
+    from taskweaver_ext.streaming.channels import ChannelParser as ChannelParser
+    from taskweaver_ext.text.json_stream import JsonStringStream as JsonStringStream
 
 _MODULE_OF_NAME = {
+    "Environment": "taskweaver_ext.ces.environment",
     "ArtifactProduced": "taskweaver_ext.ces.events",
     "DisplayProduced": "taskweaver_ext.ces.events",
     "DisplayUpdated": "taskweaver_ext.ces.events",
@@ -53,6 +70,8 @@ _MODULE_OF_NAME = {
     "OutputCleared": "taskweaver_ext.ces.events",
     "OutputProduced": "taskweaver_ext.ces.events",
     "StatusChanged": "taskweaver_ext.ces.events",
+    "StatusReported": "taskweaver_ext.ces.events",
+    "EnvMode": "taskweaver_ext.ces.kernels.host",
     "ExecutionArtifact": "taskweaver_ext.ces.results",
     "ExecutionResult": "taskweaver_ext.ces.results",
     "ExecutionStatus": "taskweaver_ext.ces.results",
@@ -70,6 +89,19 @@ _MODULE_OF_NAME = {
     "ProtocolError": "taskweaver_ext.errors",
     "SessionError": "taskweaver_ext.errors",
     "TaskWeaverError": "taskweaver_ext.errors",
+    "PostEventProxy": "taskweaver_ext.event_emitter",
+    "SessionEventEmitter": "taskweaver_ext.event_emitter",
+    "ChatModel": "taskweaver_ext.llm.chat_model",
+    "OutputBatcher": "taskweaver_ext.output_batcher",
+    "EventScope": "taskweaver_ext.session_events",
+    "PostEventType": "taskweaver_ext.session_events",
+    "RoundEventType": "taskweaver_ext.session_events",
+    "SessionEventHandler": "taskweaver_ext.session_events",
+    "SessionEventHandlerBase": "taskweaver_ext.session_events",
+    "SessionEventType": "taskweaver_ext.session_events",
+    "TaskWeaverEvent": "taskweaver_ext.session_events",
+    "ChannelParser": "taskweaver_ext.streaming.channels",
+    "JsonStringStream": "taskweaver_ext.text.json_stream",
 }
 
 __all__ = sorted(_MODULE_OF_NAME)

@@ -1,0 +1,121 @@
+"""The package exports what it promises, and pays for nothing before it is asked for."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import taskweaver_ext
+from taskweaver_ext import errors
+from taskweaver_ext.ces import events
+
+PROMISED = {
+    "Attachment",
+    "AttachmentType",
+    "ChannelParser",
+    "ChatModel",
+    "Environment",
+    "EnvMode",
+    "EventScope",
+    "ExecWidget",
+    "ExecutionArtifact",
+    "ExecutionResult",
+    "ExecutionStatus",
+    "ExecutorRegistry",
+    "JsonStringStream",
+    "KernelDeath",
+    "OutputBatcher",
+    "Plugin",
+    "PluginContext",
+    "Post",
+    "PostEventProxy",
+    "PostEventType",
+    "ProcessExecutor",
+    "PythonTool",
+    "Role",
+    "Round",
+    "RoundEventType",
+    "Session",
+    "SessionEventEmitter",
+    "SessionEventHandler",
+    "SessionEventHandlerBase",
+    "SessionEventType",
+    "ShellExecutor",
+    "TaskWeaverApp",
+    "TaskWeaverEvent",
+    "register_plugin",
+    "test_plugin",
+}
+PROMISED_EVENTS = {
+    name
+    for name, value in vars(events).items()
+    if isinstance(value, type) and value.__module__ == events.__name__
+}
+PROMISED_ERRORS = {
+    name
+    for name, value in vars(errors).items()
+    if isinstance(value, type) and issubclass(value, errors.TaskWeaverError)
+}
+
+
+def test_all_events_and_errors_are_exported_and_nothing_that_was_not_promised() -> None:
+    exported = set(taskweaver_ext.__all__)
+
+    assert exported >= PROMISED_EVENTS | PROMISED_ERRORS
+    assert exported <= PROMISED_EVENTS | PROMISED_ERRORS | PROMISED | {"ExecutionEvent"}
+
+
+@pytest.mark.parametrize("name", taskweaver_ext.__all__)
+def test_an_exported_name_is_what_its_module_defines(name: str) -> None:
+    value = getattr(taskweaver_ext, name)
+
+    assert value is getattr(importlib.import_module(taskweaver_ext._MODULE_OF_NAME[name]), name)
+
+
+def test_type_checkers_see_the_same_names_from_the_same_modules() -> None:
+    tree = ast.parse(Path(str(taskweaver_ext.__file__)).read_text(encoding="utf-8"))
+    [block] = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.If)
+        and isinstance(node.test, ast.Name)
+        and node.test.id == "TYPE_CHECKING"
+    ]
+    seen = {
+        alias.asname: statement.module
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+        if alias.asname == alias.name
+    }
+
+    assert seen == taskweaver_ext._MODULE_OF_NAME
+
+
+def test_names_are_listed_before_they_are_used_and_unknown_ones_are_refused() -> None:
+    assert set(taskweaver_ext.__all__) <= set(dir(taskweaver_ext))
+    with pytest.raises(AttributeError, match="has no attribute 'Enviroment'"):
+        _ = taskweaver_ext.Enviroment  # type: ignore[attr-defined]  # misspelled on purpose
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    code = "import json, sys; import taskweaver_ext; print(json.dumps(sorted(sys.modules)))"
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(taskweaver_ext.__path__[0]).parent,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    loaded = json.loads(result.stdout)
+
+    assert [name for name in loaded if name.startswith("taskweaver_ext")] == ["taskweaver_ext"]
+    heavy = {"IPython", "asyncio", "click", "docker", "ipykernel", "openai", "rich", "zmq"}
+    assert heavy & set(loaded) == set()
