@@ -13,7 +13,7 @@ _BIN = "Scripts" if os.name == "nt" else "bin"
 
 
 def find_python(configured: str | None, cwd: Path, environment: dict[str, str]) -> str:
-    """The configured interpreter, else the active or the folder's virtual environment, else ours."""
+    """The configured Python, else the active or the folder's virtual environment, else ours."""
     if configured is not None:
         return configured
     homes = [environment.get("VIRTUAL_ENV"), cwd / ".venv", cwd / "venv"]

@@ -1,4 +1,4 @@
-"""One session of an environment: its folder, its kernel of the moment, what must outlive a kernel."""
+"""One session of an environment: its folder, its kernel, and what must outlive a kernel."""
 
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ def install() -> None:
         thread.__dict__["run"] = run
         plain_start(thread)
 
-    @functools.wraps(plain_submit)
-    def submit(pool: Any, function: Any, /, *args: Any, **named: Any) -> Any:  # noqa: ANN401
+    @functools.wraps(plain_submit)  # type: ignore[arg-type]
+    def submit(pool: Any, function: Any, /, *args: Any, **named: Any) -> Any:
         return plain_submit(pool, contextvars.copy_context().run, function, *args, **named)
 
-    threading.Thread.start = start  # type: ignore[method-assign]
-    concurrent.futures.ThreadPoolExecutor.submit = submit  # type: ignore[method-assign, assignment]
+    threading.Thread.start = start  # type: ignore[assignment, method-assign]
+    concurrent.futures.ThreadPoolExecutor.submit = submit  # type: ignore[method-assign]

@@ -20,13 +20,13 @@ if "debugpy" not in sys.modules:
 
     del sys.modules["debugpy"]
 
-from IPython.core.autocall import IPyAutocall
-from IPython.core.error import StdinNotImplementedError
-from IPython.core.profiledir import ProfileDir
 from ipykernel.displayhook import ZMQDisplayHook
 from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelapp import IPKernelApp
 from ipykernel.zmqshell import ZMQInteractiveShell
+from IPython.core.autocall import IPyAutocall
+from IPython.core.error import StdinNotImplementedError
+from IPython.core.profiledir import ProfileDir
 from traitlets import Type, observe
 from traitlets.config import Config
 
@@ -43,7 +43,7 @@ class Exit(IPyAutocall):
         raise SystemExit(code)
 
 
-class Shell(ZMQInteractiveShell):  # type: ignore[misc]
+class Shell(ZMQInteractiveShell):
     """IPython's shell without what keeps every text that was ever written."""
 
     def _tee(self, channel: str) -> Any:
@@ -60,7 +60,7 @@ class Shell(ZMQInteractiveShell):  # type: ignore[misc]
         self.user_ns["exit"] = self.user_ns["quit"] = Exit(self)
 
 
-class Kernel(IPythonKernel):  # type: ignore[misc]
+class Kernel(IPythonKernel):
     """IPython's kernel, with executions handed to the runtime."""
 
     shell_class = Type(Shell)
@@ -107,17 +107,17 @@ class Kernel(IPythonKernel):  # type: ignore[misc]
             )
 
 
-class _NoProfile(ProfileDir):  # type: ignore[misc]
+class _NoProfile(ProfileDir):
     """A profile folder that is never written to."""
 
     def _mkdir(self, *args: object) -> bool:
         return False
 
 
-class KernelApp(IPKernelApp):  # type: ignore[misc]
+class KernelApp(IPKernelApp):
     """ipykernel's application, told everything by its caller: no arguments, no config files."""
 
-    kernel_class = Type(Kernel, klass="ipykernel.kernelbase.Kernel")
+    kernel_class = Type(Kernel, klass="ipykernel.kernelbase.Kernel")  # type: ignore[assignment]
     runtime: Runtime
 
     def parse_command_line(self, argv: object = None) -> None:

@@ -188,7 +188,7 @@ class LoadedPlugins:
         _loading.append(registrations)
         sys.modules[module.__name__] = module
         try:
-            exec(compile(source, module.__file__, "exec"), module.__dict__)  # noqa: S102
+            exec(compile(source, module.__file__, "exec"), module.__dict__)
         finally:
             _loading.pop()
         if len(registrations.implementations) != 1:
@@ -201,7 +201,8 @@ class LoadedPlugins:
 
     def _instance(self, name: str, implementation: Any, config: dict[str, Any]) -> Any:
         if inspect.isclass(implementation):
-            return implementation(name, self._context, config)
+            plugin: Any = implementation
+            return plugin(name, self._context, config)
         return _function_plugin(implementation)(name, self._context, config)
 
     def unload(self, name: str) -> None:
@@ -293,7 +294,7 @@ def install() -> None:
         "taskweaver.plugin.register",
     ):
         module = types.ModuleType(name, "Provided by the kernel for plugins.")
-        module.__path__ = []  # type: ignore[attr-defined]
+        module.__path__ = []
         if name != "taskweaver":
             module.__dict__.update(api)
         parent, _, child = name.rpartition(".")

@@ -57,7 +57,7 @@ class Runtime:
         plugin_api.install()
         self.queue.begin(0)
         self.queue.start()
-        sys.stdout, sys.stderr = self.stdout, self.stderr  # type: ignore[assignment]
+        sys.stdout, sys.stderr = self.stdout, self.stderr
         os.register_at_fork(before=self.queue.children_may_start, after_in_child=self._in_child)
         self._flush_before(os, "_exit")
         self._flush_before(os, "abort")
@@ -94,7 +94,6 @@ class Runtime:
         ordinal = int(request.get("ordinal", 0))
         self.queue.begin(ordinal)
         self.context.execution = request
-        self._ended_with = None
         self._code_is_running = True
         processor_seconds = time.process_time()
         try:
@@ -107,8 +106,8 @@ class Runtime:
             self._end_forked_child()
         self._put_back_streams()
         self.context.announce_what_was_made()
-        if isinstance(self._ended_with, SystemExit):
-            reply = {**reply, "exit_code": self._exit_code(self._ended_with.code)}
+        if isinstance(ended_with := self._take_exception(), SystemExit):
+            reply = {**reply, "exit_code": self._exit_code(ended_with.code)}
         usage = _usage(time.process_time() - processor_seconds)
         self.queue.say(ENDED, json.dumps({**reply, "usage": usage}, default=str))
         return reply
@@ -116,12 +115,17 @@ class Runtime:
     def _command(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what is asked by name instead of running code; it fails as code fails."""
         command, arguments = request["command"], request.get("arguments", {})
-        {
+        commands: dict[str, Callable[..., None]] = {
             "load_plugin": self.plugins.load,
             "unload_plugin": self.plugins.unload,
             "test_plugin": self.plugins.test,
-        }[command](**arguments)
+        }
+        commands[command](**arguments)
         return {"status": "ok"}
+
+    def _take_exception(self) -> BaseException | None:
+        exception, self._ended_with = self._ended_with, None
+        return exception
 
     def _remember_how_it_ended(self, result: Any) -> None:
         self._ended_with = getattr(result, "error_in_exec", None)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import signal
 import threading
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 
 class SignalGate:
@@ -37,7 +38,7 @@ class SignalGate:
         """Give a handler that behaves as `handler` does, but waits while the gate is closed."""
 
         @functools.wraps(handler, updated=())
-        def guarded(number: int, frame: Any) -> object:  # noqa: ANN401 - a frame, or None
+        def guarded(number: int, frame: Any) -> object:
             if self._is_closed:
                 self._held_back.append(functools.partial(handler, number, frame))
                 return None
@@ -51,17 +52,18 @@ class SignalGate:
         plain_signal, plain_getsignal = signal.signal, signal.getsignal
 
         @functools.wraps(plain_signal)
-        def set_handler(number: int, handler: Any) -> Any:  # noqa: ANN401 - as signal.signal
+        def set_handler(number: int, handler: Any) -> Any:
             return _unguarded(
                 plain_signal(number, self.guard(handler) if callable(handler) else handler)
             )
 
         @functools.wraps(plain_getsignal)
-        def get_handler(number: int) -> Any:  # noqa: ANN401 - as signal.getsignal
+        def get_handler(number: int) -> Any:
             return _unguarded(plain_getsignal(number))
 
-        signal.signal, signal.getsignal = set_handler, get_handler
+        signal.signal = set_handler  # type: ignore[assignment]
+        signal.getsignal = get_handler  # type: ignore[assignment]
 
 
-def _unguarded(handler: Any) -> Any:  # noqa: ANN401 - a handler, or SIG_DFL, SIG_IGN, None
+def _unguarded(handler: Any) -> Any:
     return getattr(handler, "taskweaver_handler", handler)

@@ -164,8 +164,10 @@ class Execution:
         if self._display_characters <= _MAX_DISPLAY_CHARACTERS:
             self.result.displays.append(display)
         else:
-            self._note_once("truncated", "More was displayed than a result holds; the rest was"
-                            " shown but is not in result.displays (images are artifacts).")  # fmt: skip
+            self._note_once(
+                "More was displayed than a result holds; the rest was shown but is not in"
+                " result.displays (images are saved as artifacts)."
+            )
         self.say(
             DisplayProduced(
                 execution_id=self.id,
@@ -193,8 +195,10 @@ class Execution:
         if len(self.result.log) < _MAX_LOG_RECORDS:
             self.result.log.append((level, tag, message))
         else:
-            self._note_once("truncated", f"Only the first {_MAX_LOG_RECORDS:,} log records are"
-                            " in result.log; all were shown.")  # fmt: skip
+            self._note_once(
+                f"Only the first {_MAX_LOG_RECORDS:,} log records are in result.log;"
+                " all were shown."
+            )
         self.say(LogRecorded(execution_id=self.id, level=level, tag=tag, message=message))
 
     def _take_artifact(self, announcement: dict[str, Any]) -> None:
@@ -212,8 +216,8 @@ class Execution:
         self.result.artifact.append(artifact)
         self.say(ArtifactProduced(execution_id=self.id, artifact=artifact))
 
-    def _note_once(self, kind: Any, message: str) -> None:
-        notice = Notice(kind=kind, message=message)
+    def _note_once(self, message: str) -> None:
+        notice = Notice(kind="truncated", message=message)
         if notice not in self.result.notices:
             self.add_notice(notice)
 

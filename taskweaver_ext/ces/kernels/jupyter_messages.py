@@ -9,7 +9,7 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from taskweaver_ext.errors import ProtocolError
@@ -48,7 +48,7 @@ class MessageFormat:
             "msg_id": message_id or f"{self.session_id}_{next(self._numbers)}",
             "username": "taskweaver",
             "session": self.session_id,
-            "date": datetime.now(timezone.utc).isoformat(),
+            "date": datetime.now(UTC).isoformat(),
             "msg_type": message_type,
             "version": _PROTOCOL_VERSION,
         }
