@@ -471,12 +471,15 @@ def test_the_timer_outlives_a_call_that_raises(caplog: pytest.LogCaptureFixture)
 
 
 def test_an_interrupt_during_a_call_leaves_the_rest_to_the_timer() -> None:
+    interval = 0.3
+
     def interrupt(text: str) -> None:
         if text == "a":
+            wait_until_clock_shows(time.monotonic() + 1.5 * interval)  # the timer is at rest again
             raise KeyboardInterrupt
 
     screen = Screen(interrupt)
-    with OutputBatcher(screen.show, interval=0.3, max_chars=3) as batcher:
+    with OutputBatcher(screen.show, interval=interval, max_chars=3) as batcher:
         batcher.add("stdout", "first")
         batcher.add("stdout", "a")
         batcher.add("stderr", "b")
@@ -536,7 +539,9 @@ def test_close_waits_for_a_call_of_the_timer_and_keeps_the_order() -> None:
 
 
 @pytest.mark.parametrize("word", ["first", "tail"])
-def test_close_from_inside_a_call_neither_hangs_nor_loses_text(word: str) -> None:
+def test_close_from_inside_a_call_neither_hangs_nor_loses_text(
+    word: str, caplog: pytest.LogCaptureFixture
+) -> None:
     is_done = threading.Event()
 
     def close(text: str) -> None:
@@ -555,6 +560,7 @@ def test_close_from_inside_a_call_neither_hangs_nor_loses_text(word: str) -> Non
 
     expected = {"first": ["first", "added inside"], "tail": ["first", "tail", "added inside"]}
     assert [text for _, text in screen.calls] == expected[word]
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 # --- at rest --------------------------------------------------------------------------------------
