@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from taskweaver_ext.session_events import SessionEventType as SessionEventType
     from taskweaver_ext.session_events import TaskWeaverEvent as TaskWeaverEvent
     from taskweaver_ext.streaming.channels import ChannelParser as ChannelParser
+    from taskweaver_ext.streaming.exec_widget import ExecWidget as ExecWidget
     from taskweaver_ext.text.json_stream import JsonStringStream as JsonStringStream
 
 _MODULE_OF_NAME = {
@@ -101,6 +102,7 @@ _MODULE_OF_NAME = {
     "SessionEventType": "taskweaver_ext.session_events",
     "TaskWeaverEvent": "taskweaver_ext.session_events",
     "ChannelParser": "taskweaver_ext.streaming.channels",
+    "ExecWidget": "taskweaver_ext.streaming.exec_widget",
     "JsonStringStream": "taskweaver_ext.text.json_stream",
 }
 
