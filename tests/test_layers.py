@@ -38,6 +38,7 @@ ORDER = (
     "ces.kernels.reader",
     "ces.kernels.zygote",
     "ces.kernels.local",
+    "ces.kernels.container_base_image",
     "ces.kernels.container",
     "ces.kernels.gateway",
     "ces.kernels.shared_gateway",
