@@ -140,7 +140,7 @@ class ReplyStream:
 
     def _deadline(self, waiting_since: float) -> float:
         if self._finished is not None:
-            return waiting_since + USAGE_SECONDS
+            return self._last_sign_of_life + USAGE_SECONDS
         return max(waiting_since, self._last_sign_of_life) + self._silence_limit()
 
     def _silence_limit(self) -> float:
