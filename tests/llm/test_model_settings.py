@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+
+from taskweaver_ext.errors import ConfigError
+from taskweaver_ext.llm.model_settings import ModelSettings
+from taskweaver_ext.llm.secret import Secret
+
+
+def test_without_settings_the_defaults_are_taskweavers() -> None:
+    settings = ModelSettings.from_mapping({})
+
+    assert settings == ModelSettings()
+    assert (settings.api_type, settings.model) == ("openai", "gpt-4")
+    assert settings.response_format == "json_object"
+    assert (settings.temperature, settings.max_tokens) == (0, 1024)
+    assert (settings.top_p, settings.seed, settings.stop_token) == (0, 123456, ("<EOS>",))
+
+
+def test_settings_are_read_from_a_taskweaver_configuration() -> None:
+    settings = ModelSettings.from_mapping(
+        {
+            "llm.api_type": "groq",
+            "llm.api_key": "a-key",
+            "llm.api_base": "http://here/v1",
+            "llm.model": "some-model",
+            "llm.response_format": "text",
+            "llm.openai.temperature": 0.5,
+            "llm.openai.stop_token": ["a", "b"],
+            "session.roles": ["planner"],
+        }
+    )
+
+    assert settings.api_type == "groq"
+    assert settings.api_key == Secret("a-key")
+    assert (settings.api_base, settings.model) == ("http://here/v1", "some-model")
+    assert settings.response_format == "text"
+    assert (settings.temperature, settings.stop_token) == (0.5, ("a", "b"))
+
+
+def test_a_value_for_the_provider_wins() -> None:
+    settings = ModelSettings.from_mapping(
+        {
+            "llm.api_type": "azure",
+            "llm.api_version": "general",
+            "llm.openai.api_version": "openai",
+            "llm.azure.api_version": "azure",
+            "llm.openai.max_tokens": 5,
+            "llm.max_tokens": 6,
+        }
+    )
+
+    assert settings.api_version == "azure"
+    assert settings.max_tokens == 5
+
+
+def test_numbers_may_come_as_text_from_the_environment() -> None:
+    settings = ModelSettings.from_mapping(
+        {"llm.max_tokens": "77", "llm.first_token_seconds": "2.5", "llm.context_tokens": "4096"}
+    )
+
+    assert settings.max_tokens == 77
+    assert settings.limits.first_token_seconds == 2.5
+    assert settings.context_tokens == 4096
+
+
+def test_all_mistakes_are_told_at_once_and_none_shows_the_key() -> None:
+    with pytest.raises(ConfigError) as caught:
+        ModelSettings.from_mapping(
+            {
+                "llm.api_type": "telepathy",
+                "llm.api_key": ["not", "text"],
+                "llm.response_format": "poem",
+                "llm.max_tokens": 0,
+                "llm.temperature": "hot",
+                "llm.seed": "inf",
+                "llm.stop_token": 3,
+            }
+        )
+
+    message = str(caught.value)
+    for name in ("api_type", "api_key", "response_format", "max_tokens", "temperature", "seed"):
+        assert f"llm.{name}" in message
+    assert "stop_token" in message
+    assert "not" not in message.replace("cannot", "")
