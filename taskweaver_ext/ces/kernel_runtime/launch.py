@@ -1,7 +1,9 @@
 """Start an IPython kernel with our runtime in this process.
 
-The settings are a JSON object: `connection_file`, `key`, `socket_path`,
-`env_id`, `session_id`, `memory_limit_bytes`.
+The settings are a JSON object: `connection_file`, `key`, `socket_path` (an
+address that `wire.open_socket` understands), `env_id`, `session_id`,
+`memory_limit_bytes`; for kernels in containers also `environment` (variables
+that nobody outside may see) and `connects_channels`.
 """
 
 from __future__ import annotations
@@ -119,6 +121,21 @@ class KernelApp(IPKernelApp):
 
     kernel_class = Type(Kernel, klass="ipykernel.kernelbase.Kernel")  # type: ignore[assignment]
     runtime: Runtime
+    connects_channels = False
+    """True where the client binds the channels, because we may not write to their folder."""
+
+    def init_sockets(self) -> None:
+        """As ipykernel does, but connecting comes last: it would connect its debugger as well."""
+        self._unconnected: list[tuple[Any, int]] = []
+        super().init_sockets()
+        for channel, port in self._unconnected:
+            channel.connect(f"{self.transport}://{self.ip}-{port}")
+
+    def _bind_socket(self, s: Any, port: int) -> int:
+        if not self.connects_channels:
+            return int(super()._bind_socket(s, port))
+        self._unconnected.append((s, port))
+        return port
 
     def parse_command_line(self, argv: object = None) -> None:
         """There is none."""
@@ -159,6 +176,9 @@ class KernelApp(IPKernelApp):
 
 def launch(settings: dict[str, Any]) -> None:
     """Become a kernel; returns when it has been shut down."""
+    os.environ.update(settings.get("environment", {}))
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)  # interrupts go to the group: to the kernel and its children
     _limit_memory(settings.get("memory_limit_bytes"))
     log = os.fdopen(os.dup(2), "w", buffering=1)
     runtime = Runtime(settings["socket_path"])
@@ -168,6 +188,7 @@ def launch(settings: dict[str, Any]) -> None:
         config=_config(), log_level=logging.ERROR, connection_file=settings["connection_file"]
     )
     app.runtime = Kernel.runtime = runtime
+    app.connects_channels = settings.get("connects_channels", False)
     app.log.handlers = [logging.StreamHandler(log)]
     app.log.setLevel(logging.ERROR)
     app.initialize([])

@@ -3,6 +3,8 @@
 ZeroMQ's iopub drops messages when its reader is slow, and costs a thread
 hand-over per message. A Unix stream socket does neither: its own blocking
 is the backpressure, and the thread that writes is the thread that sends.
+Where no socket file can be shared (a container in a virtual machine) it is a
+TCP connection that the client opens, with a proof that it knows the key.
 
 A frame is a header (kind, ordinal of the execution, length) and its payload.
 """
@@ -11,7 +13,10 @@ from __future__ import annotations
 
 import array
 import contextlib
+import hashlib
+import hmac
 import os
+import secrets
 import select
 import signal
 import socket
@@ -24,7 +29,44 @@ from .signal_gate import SignalGate
 HEADER = struct.Struct("!BII")
 STDOUT, STDERR, MESSAGE, ENDED, HELLO, PIPES = range(6)
 
+CHALLENGE_BYTES = 32
+PROOF_BYTES = 64
+
 _STILL_THERE_MILLISECONDS = 1000
+_PROOF_SECONDS = 1.0
+
+
+def proof(key: str, challenge: bytes) -> bytes:
+    """What only somebody who knows the key can answer to a challenge."""
+    return hmac.new(key.encode(), challenge, hashlib.sha256).hexdigest().encode()
+
+
+def open_socket(address: str) -> socket.socket:
+    """Connect to the socket at a path; or wait at tcp://KEY@HOST:PORT for who knows the key."""
+    if not address.startswith("tcp://"):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect(address)
+        return connection
+    key, _, place = address[len("tcp://") :].rpartition("@")
+    host, _, port = place.rpartition(":")
+    with socket.create_server((host, int(port))) as server:
+        while True:
+            connection, _ = server.accept()
+            if _knows_the_key(connection, key):
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return connection
+            connection.close()
+
+
+def _knows_the_key(connection: socket.socket, key: str) -> bool:
+    challenge = secrets.token_hex(CHALLENGE_BYTES // 2).encode()
+    connection.settimeout(_PROOF_SECONDS)
+    try:
+        connection.sendall(challenge)
+        answer = connection.recv(PROOF_BYTES, socket.MSG_WAITALL)
+    except OSError:
+        return False
+    return hmac.compare_digest(answer, proof(key, challenge))
 
 
 class Wire:
@@ -36,9 +78,8 @@ class Wire:
         the rest of its frames in `_rest`; whoever sends next sends that first.
     """
 
-    def __init__(self, path: str, gate: SignalGate) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.connect(path)
+    def __init__(self, address: str, gate: SignalGate) -> None:
+        self._socket = open_socket(address)
         self._socket.setblocking(False)
         self._gate = gate
         self._lock = threading.Lock()
@@ -71,6 +112,8 @@ class Wire:
 
     def send_pipes(self, ordinal: int, descriptors: list[int]) -> None:
         """Hand over the reading ends of an execution's pipes: what is in them outlives us."""
+        if self._socket.family != socket.AF_UNIX:
+            return
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
         frame = [HEADER.pack(PIPES, ordinal, 0)]
 

@@ -13,6 +13,7 @@ import json
 import os
 import select
 import socket
+import stat
 import threading
 import time
 from array import array
@@ -35,9 +36,17 @@ from taskweaver_ext.ces.kernels.host import (
 from taskweaver_ext.ces.kernels.jupyter_messages import MessageFormat
 from taskweaver_ext.ces.output_sink import STREAMS
 from taskweaver_ext.ces.results import StreamName
+from taskweaver_ext.errors import ProtocolError
+
+SHELL_PORT, IOPUB_PORT, STDIN_PORT, CONTROL_PORT, HEARTBEAT_PORT = range(1, 6)
+"""The "ports" of a connection over `ipc`: what its socket files end with."""
 
 _RECEIVE_BYTES = 1 << 18
+_MAX_FRAME_BYTES = 1 << 28
+"""No honest frame is larger; a kernel that lies must not fill our memory."""
+_MAX_PIPE_BYTES = 1 << 20
 _MAX_PASSED_DESCRIPTORS = 16
+_MAX_KEPT_PIPES = 64
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_MAX_PASSED_DESCRIPTORS * array("i").itemsize)
 
 
@@ -116,8 +125,9 @@ class WireConnection:
         self._wire = wire
         self._wire.setblocking(False)
         self._death_descriptor = death_descriptor
-        self._shell = self._connect(context, f"{address}-1")
-        self._stdin = self._connect(context, f"{address}-3")
+        self._address = address
+        self._shell = self._open_channel(context, SHELL_PORT)
+        self._stdin = self._open_channel(context, STDIN_PORT)
         self._waker = Waker()
         self._poller = zmq.Poller()
         for source in (self._wire, self._shell, self._stdin, self._waker):
@@ -130,13 +140,19 @@ class WireConnection:
         self._latest_ordinal = 0
         self._is_gone = False
 
-    def _connect(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> zmq.Socket[bytes]:
+    def _open_channel(
+        self, context: zmq.Context[zmq.Socket[bytes]], port: int
+    ) -> zmq.Socket[bytes]:
         channel = context.socket(zmq.DEALER)
         channel.linger = 0
         # The kernel sends questions to whoever has the identity of the request's sender.
         channel.routing_id = self._format.session_id.encode()
-        channel.connect(f"ipc://{address}")
+        self._attach(channel, port)
         return channel
+
+    def _attach(self, channel: zmq.Socket[bytes], port: int) -> None:
+        """Connect a channel to where the kernel has bound it."""
+        channel.connect(f"ipc://{self._address}-{port}")
 
     def execute(self, request: ExecuteRequest) -> None:
         """Send a request."""
@@ -243,6 +259,8 @@ class WireConnection:
         while end - position >= HEADER.size:
             kind, ordinal, size = HEADER.unpack_from(buffer, position)
             start = position + HEADER.size
+            if size > _MAX_FRAME_BYTES:
+                raise ProtocolError(f"A kernel announced a message of {size:,} bytes.")
             if end - start < size:
                 self._needed = HEADER.size + size
                 break
@@ -278,7 +296,18 @@ class WireConnection:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 descriptors = array("i")
                 descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
-                self._pipes[self._latest_ordinal] = list(descriptors)
+                self._keep_two_pipes(list(descriptors))
+
+    def _keep_two_pipes(self, descriptors: list[int]) -> None:
+        """Code that has the socket may send what it likes: only pipes, and no pile of them."""
+        replaced = self._pipes.pop(self._latest_ordinal, [])
+        honest = [d for d in descriptors if stat.S_ISFIFO(os.fstat(d).st_mode)][: len(STREAMS)]
+        for descriptor in {*replaced, *descriptors} - {*honest}:
+            os.close(descriptor)
+        self._pipes[self._latest_ordinal] = honest
+        if len(self._pipes) > _MAX_KEPT_PIPES:
+            for descriptor in self._pipes.pop(next(iter(self._pipes))):
+                os.close(descriptor)
 
     def _close_pipes_without_writers(self) -> None:
         for ordinal, descriptors in list(self._pipes.items()):
@@ -310,7 +339,10 @@ class WireConnection:
 
 def _rest_of_pipe(ordinal: int, stream: StreamName, descriptor: int) -> Iterator[Received]:
     os.set_blocking(descriptor, False)
+    received_bytes = 0
     with contextlib.suppress(OSError):
-        while data := os.read(descriptor, _RECEIVE_BYTES):
+        # A pipe holds no more than this; one that somebody still fills would have no end.
+        while received_bytes < _MAX_PIPE_BYTES and (data := os.read(descriptor, _RECEIVE_BYTES)):
+            received_bytes += len(data)
             text = data.decode("utf-8", "backslashreplace")
             yield OutputReceived(ordinal, stream, text.encode())
