@@ -1,68 +1,178 @@
-"""End all processes that something of ours started, wherever they moved to.
+"""Find and end all processes that something of ours started, wherever they moved to.
 
-A process that leaves its group and its parents is still known by a mark in
-the environment it was started with. Linux only; elsewhere the group is all
-that can be reached.
+A process that leaves its group and its parents is still known by one of three
+things it inherited: its session, a mark in the environment it was started
+with, and a tag among its resource limits, which stays even where a program
+clears the environment. Linux only; elsewhere the group is all that can be reached.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+
+if sys.platform == "linux":
+    import resource
 
 MARK = "TASKWEAVER_PROCESS_MARK"
 """The variable whose value marks a process and what it starts."""
 
 _PROC = Path("/proc")
-_ROUNDS = 20
-_ROUND_SECONDS = 0.05
+_KILL_SECONDS = 5.0
+_ROUND_SECONDS = 0.1
+_SHORT_RANGE = 256
+"""Process ids that are looked at one by one rather than by listing all."""
+_TAG_BASE = 1 << 61
+_MARK_IN_ENVIRONMENT = f"{MARK}=".encode()
 
 
-def kill_process_tree(leader: int, mark: str) -> None:
+@dataclass(frozen=True, slots=True)
+class ProcessSeen:
+    """What the system says of a living process."""
+
+    pid: int
+    parent: int
+    session: int
+    start_ticks: int
+    """When it was started, in clock ticks since boot."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFamily:
+    """The processes that descend from one that was started with a mark."""
+
+    leader: int
+    mark: str
+    """Starts with hexadecimal digits; a part after a "-" tells sub-families apart."""
+
+    def tag(self) -> None:
+        """Let the leader and what it starts from now on be known by their limits, too.
+
+        The limit is one that only binds real-time processes, and is as good as none.
+        """
+        if sys.platform == "linux":
+            with contextlib.suppress(OSError, ValueError):
+                _, hard = resource.prlimit(self.leader, resource.RLIMIT_RTTIME)
+                if hard == resource.RLIM_INFINITY:
+                    resource.prlimit(self.leader, resource.RLIMIT_RTTIME, (self._tag, hard))
+
+    def members(self, *, is_recent: bool = False) -> Iterator[ProcessSeen]:
+        """The living members, the leader included.
+
+        Args:
+            is_recent: The leader was started so short ago that process ids cannot have
+                been used up since; then only those after its own are looked at.
+        """
+        for pid in _candidates(self.leader) if is_recent else _all_pids():
+            seen = look_at(pid)
+            if seen is not None and self._holds(seen):
+                yield seen
+
+    def _holds(self, seen: ProcessSeen) -> bool:
+        if seen.session == self.leader or seen.pid == self.leader:
+            return True
+        if f" {self._tag} ".encode() in _read(seen.pid, "limits"):
+            return True
+        return mark_of(seen.pid).startswith(self.mark)
+
+    @property
+    def _tag(self) -> int:
+        return _TAG_BASE + int(self.mark.partition("-")[0][:14], 16)
+
+
+def kill_process_tree(leader: int, mark: str, *, is_recent: bool = False) -> None:
     """Kill the group and session led by `leader`, and every process that carries `mark`.
 
     Repeats until none is left, because a process may start another while we look.
+    The leader must not have been waited for: its number could be another's by now.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
-    for _ in range(_ROUNDS):
-        found = list(_living(leader, mark))
+    family = ProcessFamily(leader, mark)
+    deadline = time.monotonic() + _KILL_SECONDS
+    while time.monotonic() < deadline:
+        found = list(family.members(is_recent=is_recent))
         if not found:
             return
-        for process in found:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(process, signal.SIGKILL)
-        time.sleep(_ROUND_SECONDS if _ else 0.001)
+        signal_processes(found, signal.SIGKILL, wait_seconds=_ROUND_SECONDS)
 
 
-def _living(leader: int, mark: str) -> Iterator[int]:
-    if not _PROC.is_dir():
-        return
-    wanted = f"{MARK}={mark}".encode()
-    for entry in os.scandir(_PROC):
-        if not entry.name.isdigit():
-            continue
-        try:
-            state, session = _state_and_session(entry.path)
-            if state in "ZX":
-                continue
-            if session == leader or wanted in _environment(entry.path):
-                yield int(entry.name)
-        except OSError:
-            continue  # it ended, or is not ours to see
+def signal_processes(
+    processes: Iterable[ProcessSeen], number: signal.Signals, *, wait_seconds: float = 0.0
+) -> None:
+    """Send a signal to processes that were seen, and wait a moment for them to end."""
+    deadline = time.monotonic() + wait_seconds
+    descriptors = []
+    try:
+        for process in processes:
+            with contextlib.suppress(OSError):  # it ended, is a thread, or is not ours to end
+                descriptor = os.pidfd_open(process.pid)
+                descriptors.append(descriptor)
+                now = look_at(process.pid)
+                if now is not None and now.start_ticks == process.start_ticks:
+                    signal.pidfd_send_signal(descriptor, number)
+        for descriptor in descriptors if wait_seconds else ():
+            poller = select.poll()
+            poller.register(descriptor, select.POLLIN)
+            poller.poll(max(0.0, deadline - time.monotonic()) * 1000)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
-def _state_and_session(process_path: str) -> tuple[str, int]:
-    with open(f"{process_path}/stat", "rb") as file:
-        # The name is in parentheses and may hold anything, spaces and parentheses too.
-        fields = file.read().rpartition(b") ")[2].split()
-    return fields[0].decode(), int(fields[3])
+def look_at(pid: int) -> ProcessSeen | None:
+    """What is known of a process; None when it has ended."""
+    # The name is in parentheses and may hold anything, spaces and parentheses too.
+    fields = _read(pid, "stat").rpartition(b") ")[2].split()
+    if not fields or fields[0] in (b"Z", b"X"):
+        return None
+    return ProcessSeen(pid, int(fields[1]), int(fields[3]), int(fields[19]))
 
 
-def _environment(process_path: str) -> list[bytes]:
-    with open(f"{process_path}/environ", "rb") as file:
-        return file.read().split(b"\0")
+def mark_of(pid: int) -> str:
+    """The mark a process was started with; empty when it has none, or is not ours to see."""
+    for entry in _read(pid, "environ").split(b"\0"):
+        if entry.startswith(_MARK_IN_ENVIRONMENT):
+            return entry[len(_MARK_IN_ENVIRONMENT) :].decode("ascii", "replace")
+    return ""
+
+
+def _candidates(leader: int) -> Iterable[int]:
+    """The ids given out since the leader's, if they are few; else all there are."""
+    try:
+        last = int((_PROC / "loadavg").read_bytes().split()[4])
+    except (OSError, IndexError, ValueError):
+        return _all_pids()
+    if leader <= last < leader + _SHORT_RANGE:
+        return range(leader, last + 1)
+    return _all_pids()
+
+
+def _all_pids() -> Iterator[int]:
+    if _PROC.is_dir():
+        for name in os.listdir(_PROC):
+            if name.isdigit():
+                yield int(name)
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        pieces = []
+        while piece := os.read(descriptor, 1 << 16):
+            pieces.append(piece)
+        return b"".join(pieces)
+    except OSError:
+        return b""  # it ended while we looked
+    finally:
+        os.close(descriptor)

@@ -94,14 +94,16 @@ class Runtime:
         ordinal = int(request.get("ordinal", 0))
         self.queue.begin(ordinal)
         self.context.execution = request
-        self._code_is_running = True
         processor_seconds = time.process_time()
+        # An interrupt may strike until the flag is down again, so the flag is taken
+        # down before anything is called, on both ways out.
         try:
+            self._code_is_running = True
             reply = self._command(request) if "command" in request else await run()
-        except BaseException as error:  # noqa: BLE001 - the client must hear an end in any case
-            reply = _error_reply(error)
-        finally:
             self._code_is_running = False
+        except BaseException as error:  # noqa: BLE001 - the client must hear an end in any case
+            self._code_is_running = False
+            reply = _error_reply(error)
         if os.getpid() != self._kernel_pid:
             self._end_forked_child()
         self._put_back_streams()

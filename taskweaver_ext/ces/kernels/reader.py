@@ -187,8 +187,8 @@ class KernelReader:
             self._on_late_output(execution_id, received.stream, received.data)
 
     def _take_end(self, execution: Execution, ended: ExecutionEnded) -> None:
-        raised_interrupt = ended.reply.get("ename") in ("KeyboardInterrupt", "CancelledError")
-        if self._stop_reason is None or (self._stop_reason == "cancelled" and not raised_interrupt):
+        was_too_late = self._stop_reason == "cancelled" and ended.reply.get("status") == "ok"
+        if self._stop_reason is None or was_too_late:
             execution.end_with_reply(ended.reply)
             self._forget_running()
         else:

@@ -1,0 +1,267 @@
+"""Sessions: bad input is named, nothing leaks, nothing is left behind, sessions don't mix."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.results import ExecutionStatus
+from taskweaver_ext.errors import KernelStartError, SessionError
+from tests.support.executions import LIMIT_SECONDS, kernel_pid, run, wait_until
+
+
+def test_an_unknown_session_is_named(environment: Environment) -> None:
+    for call in (
+        lambda: environment.execute_code("ghost", "1"),
+        lambda: environment.interrupt("ghost"),
+        lambda: environment.stop_session("ghost"),
+    ):
+        with pytest.raises(SessionError, match="no session 'ghost'"):
+            call()
+
+
+def test_a_session_cannot_be_started_twice(environment: Environment) -> None:
+    with pytest.raises(SessionError, match="'s1' is running already"):
+        environment.start_session("s1")
+
+    assert environment.execute_code("s1", "1").output == "1"
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "x" * 200, "a\nb"])
+def test_a_name_that_is_no_file_name_is_refused(environment: Environment, name: str) -> None:
+    with pytest.raises(SessionError, match="cannot name a session"):
+        environment.start_session(name)
+    if name:
+        with pytest.raises(SessionError, match="cannot name an execution"):
+            environment.execute_code("s1", "1", exec_id=name)
+
+
+def test_a_missing_working_directory_is_named(environment: Environment, tmp_path: Path) -> None:
+    with pytest.raises(SessionError, match="ghost of session 's2' does not exist"):
+        environment.start_session("s2", cwd=tmp_path / "ghost")
+    (tmp_path / "file").touch()
+    with pytest.raises(SessionError, match="is not a folder"):
+        environment.start_session("s2", cwd=tmp_path / "file")
+
+
+def test_a_folder_that_cannot_be_made_is_named(environment: Environment, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(SessionError, match="cannot be made"):
+        environment.start_session("s2", session_dir=tmp_path / "file" / "session")
+
+
+def test_an_interpreter_without_ipykernel_gives_the_command_that_helps(tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
+    python = str(bare / "bin" / "python")
+
+    with (
+        Environment(tmp_path / "env", python=python) as environment,
+        pytest.raises(KernelStartError, match=f"{python} -m pip install ipykernel"),
+    ):
+        environment.start_session("s1")
+
+
+def test_a_missing_interpreter_is_named(tmp_path: Path) -> None:
+    with (
+        Environment(tmp_path / "env", python="/no/such/python") as environment,
+        pytest.raises(KernelStartError, match="no Python at /no/such/python"),
+    ):
+        environment.start_session("s1")
+
+
+def test_code_runs_in_its_working_directory(environment: Environment, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "helper.py").write_text("answer = 42")
+    environment.start_session("s2", cwd=tmp_path / "work")
+    try:
+        result = environment.execute_code("s2", "import os, helper; os.getcwd(), helper.answer")
+    finally:
+        environment.stop_session("s2")
+
+    assert result.output == repr((str(tmp_path / "work"), 42))
+
+
+def test_sessions_are_independent_and_run_at_the_same_time(
+    environment: Environment, tmp_path: Path
+) -> None:
+    names = [f"p{i}" for i in range(4)]
+    barrier = threading.Barrier(len(names), timeout=LIMIT_SECONDS)
+
+    def use(name: str) -> str:
+        environment.start_session(name, session_dir=tmp_path / name)
+        environment.execute_code(name, f"me = {name!r}")
+        barrier.wait()
+        heard = run(environment, "for i in range(1000): print(me, i)", session=name)
+        environment.stop_session(name)
+        return heard.text()
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        texts = list(pool.map(use, names))
+
+    for name, text in zip(names, texts, strict=True):
+        assert text == "".join(f"{name} {i}\n" for i in range(1000))
+
+
+def test_executions_on_one_session_wait_for_each_other(environment: Environment) -> None:
+    environment.execute_code("s1", "log = []")
+
+    def use(number: int) -> None:
+        environment.execute_code(
+            "s1",
+            f"import time; log.append(({number}, 0)); time.sleep(0.01); log.append(({number}, 1))",
+        )
+
+    with ThreadPoolExecutor(5) as pool:
+        list(pool.map(use, range(5)))
+
+    log = eval(environment.execute_code("s1", "log").output)
+    assert all(log[i][0] == log[i + 1][0] for i in range(0, 10, 2))
+
+
+def test_stopping_a_session_cancels_what_runs(environment: Environment, tmp_path: Path) -> None:
+    environment.start_session("s2", session_dir=tmp_path / "s2")
+    stopper = threading.Thread(target=environment.stop_session, args=("s2",))
+
+    result = environment.execute_code(
+        "s2",
+        "print('go'); import time; time.sleep(1000)",
+        on_output=lambda *_: stopper.start(),
+        timeout=LIMIT_SECONDS,
+    )
+    stopper.join(LIMIT_SECONDS)
+
+    assert result.status is ExecutionStatus.CANCELLED
+    with pytest.raises(SessionError):
+        environment.execute_code("s2", "1")
+
+
+def test_a_stopped_kernel_runs_its_exit_handlers(environment: Environment, tmp_path: Path) -> None:
+    environment.start_session("s2", session_dir=tmp_path / "s2")
+    mark = tmp_path / "mark"
+    environment.execute_code(
+        "s2", f"import atexit; atexit.register(lambda: open({str(mark)!r}, 'w').write('bye'))"
+    )
+
+    environment.stop_session("s2")
+
+    assert mark.read_text() == "bye"
+
+
+def test_the_kernel_sees_none_of_our_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-hidden")
+    monkeypatch.setenv("MY_DB_PASSWORD", "sk-hidden")
+    monkeypatch.setenv("RANDOM_VARIABLE", "sk-hidden")
+    code = """
+import os, glob
+seen = str(dict(os.environ))
+for pid in (os.getpid(), os.getppid()):
+    seen += open(f"/proc/{pid}/environ").read()
+"sk-hidden" in seen, os.environ.get("MINE"), "PATH" in os.environ
+"""
+
+    with Environment(tmp_path, env={"MINE": "given"}) as environment:
+        environment.start_session("s1")
+        result = environment.execute_code("s1", code)
+
+    assert result.output == "(False, 'given', True)"
+
+
+def test_files_are_readable_by_their_owner_only(environment: Environment, tmp_path: Path) -> None:
+    environment.execute_code("s1", "print('x' * 3_000_000)", exec_id="big")
+    host_folder = environment._session("s1")._host._folder  # type: ignore[union-attr]
+
+    session = tmp_path / "session"
+    for folder in (host_folder, session, session / "ces", session / "cwd"):
+        assert folder.stat().st_mode & 0o077 == 0
+    for file in (host_folder / "connection.json", session / "ces" / "output" / "big.stdout"):
+        assert file.stat().st_mode & 0o077 == 0
+
+
+def test_cycles_leave_nothing_behind(tmp_path: Path) -> None:
+    def left() -> tuple[int, int, int, int]:
+        this = psutil.Process()
+        folders = [f for f in os.listdir("/tmp") if f.startswith("taskweaver-")]
+        return (
+            len(this.children(recursive=True)),
+            threading.active_count(),
+            this.num_fds(),
+            len(folders),
+        )
+
+    with Environment(tmp_path / "warm-up") as environment:
+        environment.start_session("s1")
+    before = left()
+
+    with Environment(tmp_path / "env") as environment:
+        for cycle in range(50):
+            environment.start_session("s1", session_dir=tmp_path / str(cycle))
+            if cycle % 10 == 0:
+                environment.execute_code(
+                    "s1", "import subprocess; subprocess.Popen(['sleep', '99'])"
+                )
+            environment.stop_session("s1")
+
+    with contextlib.suppress(AssertionError):
+        wait_until(lambda: left() == before, 5)
+    assert left() == before
+
+
+def test_killing_the_owner_leaves_no_kernel(tmp_path: Path) -> None:
+    program = f"""
+import os, sys
+from taskweaver_ext import Environment
+environment = Environment({str(tmp_path)!r})
+environment.start_session("s1")
+pid = environment.execute_code("s1", "import os, subprocess; c = subprocess.Popen(['sleep', '999']); os.getpid(), os.getppid(), c.pid").output
+print(pid, flush=True)
+sys.stdin.read()
+"""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    assert owner.stdin is not None
+    pids = eval(owner.stdout.readline())
+
+    owner.kill()
+    owner.wait()
+
+    for pid in pids:
+        wait_until(lambda pid=pid: not psutil.pid_exists(pid) or _is_zombie(pid), 10)
+    owner.stdin.close()
+    owner.stdout.close()
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.mark.parametrize("warm_start", [True, False], ids=["warm", "ordinary"])
+def test_both_ways_of_starting_give_a_working_kernel(tmp_path: Path, warm_start: bool) -> None:
+    with Environment(tmp_path, warm_start=warm_start) as environment:
+        environment.start_session("s1")
+
+        heard = run(environment, "import sys; print(sys.version_info >= (3, 9)); 1 / 0")
+        kernel = kernel_pid(environment)
+        psutil.Process(kernel).kill()
+        wait_until(lambda: not psutil.pid_exists(kernel))
+
+        assert heard.text() == "True\n"
+        assert "ZeroDivisionError" in (heard.result.error or "")
+        assert run(environment, "print('again')").text() == "again\n"
