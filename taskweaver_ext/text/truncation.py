@@ -1,0 +1,242 @@
+"""Keep the head and the tail of what is too long, and say honestly what is missing.
+
+Pure: text in, text out. No cut splits a UTF-8 character, and a cut falls between two
+lines wherever a line ends close to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import AnyStr, Literal
+
+DEFAULT_MAX_LINES = 3000
+DEFAULT_MAX_BYTES = 51_200
+
+_SHORTEST_MARKER = "[...]"
+_LONGEST_UTF8_CHARACTER = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortened:
+    """A text made to fit, with a marker line where something was left out."""
+
+    text: str
+    omitted_chars: int = 0
+    omitted_lines: int = 0
+    """Whole lines only: of a line that was cut, a part is still there."""
+
+    @property
+    def is_shortened(self) -> bool:
+        """Whether anything is missing."""
+        return self.omitted_chars > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineCut:
+    """The first or the last lines of a text."""
+
+    text: str
+    """The lines, joined by newlines; without a newline at the end."""
+    first_line: int
+    """The number of the first line shown, counted from 1."""
+    last_line: int
+    total_lines: int
+    cut_by: Literal["lines", "bytes"] | None = None
+    """Which limit was reached; None when nothing was cut."""
+    has_partial_line: bool = False
+    """True when not even one line fitted, and a part of it is shown instead."""
+
+    @property
+    def notice(self) -> str:
+        """One line that says which lines are shown; empty when nothing was cut."""
+        if self.cut_by is None:
+            return ""
+        if self.has_partial_line:
+            return f"[showing a part of line {self.first_line:,} of {self.total_lines:,}]"
+        return f"[showing lines {self.first_line:,}-{self.last_line:,} of {self.total_lines:,}]"
+
+
+def shorten_middle(text: str, max_chars: int, *, where: str = "") -> Shortened:
+    """Return `text` in at most `max_chars` characters, by leaving out its middle.
+
+    Args:
+        max_chars: The budget, in which the marker is included.
+        where: The place of the whole text, named in the marker unless that took half the budget.
+    """
+    max_chars = max(0, max_chars)
+    if len(text) <= max_chars:
+        return Shortened(text=text)
+    newlines = text.count("\n")
+    place = _fitting_place(len(text), newlines, where, max_chars // 2)
+    room = max_chars - len(f"\n{_marker(len(text), newlines, place)}\n")
+    if room < 2:  # not even one character on either side
+        marker = _SHORTEST_MARKER[:max_chars]
+        return Shortened(text=marker, omitted_chars=len(text), omitted_lines=len(_lines(text)))
+
+    head_end = _last_line_end(text, "\n", room - room // 2)
+    tail_start = _first_line_start(text, "\n", len(text) - (room - head_end))
+    omitted = text[head_end:tail_start]
+    is_line_cut = text[head_end - 1] != "\n"
+    omitted_lines = max(0, omitted.count("\n") - is_line_cut)
+    marker = _marker(len(omitted), omitted_lines, place)
+    pieces = (text[:head_end], "\n" if is_line_cut else "", marker, "\n", text[tail_start:])
+    return Shortened(text="".join(pieces), omitted_chars=len(omitted), omitted_lines=omitted_lines)
+
+
+def left_out_marker(
+    count: int,
+    lines: int = 0,
+    *,
+    unit: Literal["character", "byte"] = "character",
+    where: str = "",
+) -> str:
+    """Return the line that stands for what was left out: how much, and where the whole is."""
+    amount = _counted(count, unit)
+    if lines:
+        amount = f"{_counted(lines, 'line')} ({amount})"
+    place = f"; whole output: {where}" if where else ""
+    return f"[... {amount} left out{place} ...]"
+
+
+def head_lines(
+    text: str, max_lines: int = DEFAULT_MAX_LINES, max_bytes: int = DEFAULT_MAX_BYTES
+) -> LineCut:
+    """Return the first lines that fit both limits; of a first line too long, its start."""
+    lines = _lines(text)
+    wanted = lines[: max(0, max_lines)]
+    fitting = _count_fitting(wanted, max_bytes)
+    if wanted and not fitting:
+        start = _decode(cut_head(_encode(wanted[0]), max_bytes))
+        return _partial_line(start, 1, len(lines))
+    return LineCut(
+        text="\n".join(lines[:fitting]),
+        first_line=1,
+        last_line=fitting,
+        total_lines=len(lines),
+        cut_by=_limit_reached(fitting, len(wanted), len(lines)),
+    )
+
+
+def tail_lines(
+    text: str, max_lines: int = DEFAULT_MAX_LINES, max_bytes: int = DEFAULT_MAX_BYTES
+) -> LineCut:
+    """Return the last lines that fit both limits; of a last line too long, its end."""
+    lines = _lines(text)
+    wanted = lines[max(0, len(lines) - max(0, max_lines)) :]
+    fitting = _count_fitting(reversed(wanted), max_bytes)
+    if wanted and not fitting:
+        end = _decode(cut_tail(_encode(wanted[-1]), max_bytes))
+        return _partial_line(end, len(lines), len(lines))
+    return LineCut(
+        text="\n".join(lines[len(lines) - fitting :]),
+        first_line=len(lines) - fitting + 1,
+        last_line=len(lines),
+        total_lines=len(lines),
+        cut_by=_limit_reached(fitting, len(wanted), len(lines)),
+    )
+
+
+def cut_head(data: bytes, limit: int) -> bytes:
+    """Return the longest start of at most `limit` bytes that ends well.
+
+    It ends after a newline if there is one in its second half, else between characters.
+    """
+    limit = max(0, limit)
+    if len(data) <= limit:
+        return data
+    end = _last_line_end(data, b"\n", limit)
+    if data[end - 1 : end] == b"\n":
+        return data[:end]
+    for boundary in range(end, max(-1, end - _LONGEST_UTF8_CHARACTER), -1):
+        if not _is_continuation(data[boundary]):
+            return data[:boundary]
+    return data[:end]  # not UTF-8 at all
+
+
+def cut_tail(data: bytes, limit: int) -> bytes:
+    """Return the longest end of at most `limit` bytes that begins well.
+
+    It begins after a newline if there is one in its first half, else between characters.
+    """
+    limit = max(0, limit)
+    if len(data) <= limit:
+        return data
+    start = _first_line_start(data, b"\n", len(data) - limit)
+    for boundary in range(start, start + _LONGEST_UTF8_CHARACTER):
+        if boundary == len(data) or not _is_continuation(data[boundary]):
+            return data[boundary:]
+    return data[start:]  # not UTF-8 at all
+
+
+def _last_line_end(text: AnyStr, newline: AnyStr, limit: int) -> int:
+    """The last place at or before `limit` where a line ends, or `limit` if that is far away."""
+    found = text.rfind(newline, limit // 2, limit)
+    return found + 1 if found >= 0 else limit
+
+
+def _first_line_start(text: AnyStr, newline: AnyStr, start: int) -> int:
+    """The first place at or after `start` where a line begins, or `start` if that is far away."""
+    if text[start - 1 : start] == newline:
+        return start
+    found = text.find(newline, start, start + (len(text) - start) // 2)
+    return found + 1 if found >= 0 else start
+
+
+def _is_continuation(byte: int) -> bool:
+    return byte & 0xC0 == 0x80
+
+
+def _fitting_place(chars: int, lines: int, where: str, max_chars: int) -> str | None:
+    """`where`, or nothing, or None if no marker that says anything fits."""
+    places = (where, "")
+    return next((p for p in places if len(_marker(chars, lines, p)) <= max_chars), None)
+
+
+def _marker(chars: int, lines: int, place: str | None) -> str:
+    return _SHORTEST_MARKER if place is None else left_out_marker(chars, lines, where=place)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _count_fitting(lines: Iterable[str], max_bytes: int) -> int:
+    size = -1  # newlines stand between lines only
+    count = 0
+    for line in lines:
+        size += 1 + len(_encode(line))
+        if size > max_bytes:
+            break
+        count += 1
+    return count
+
+
+def _limit_reached(fitting: int, wanted: int, total: int) -> Literal["lines", "bytes"] | None:
+    if fitting == total:
+        return None
+    return "lines" if fitting == wanted else "bytes"
+
+
+def _partial_line(text: str, number: int, total_lines: int) -> LineCut:
+    return LineCut(
+        text=text,
+        first_line=number,
+        last_line=number,
+        total_lines=total_lines,
+        cut_by="bytes",
+        has_partial_line=True,
+    )
+
+
+def _encode(text: str) -> bytes:
+    # Output may hold lone surrogates; they are cut like any other character.
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")

@@ -1,0 +1,238 @@
+"""What is left of a text too long, at every size, and what is said about the rest."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taskweaver_ext.text.truncation import (
+    DEFAULT_MAX_BYTES,
+    DEFAULT_MAX_LINES,
+    cut_head,
+    cut_tail,
+    head_lines,
+    left_out_marker,
+    shorten_middle,
+    tail_lines,
+)
+
+VECTORS = json.loads((Path(__file__).parents[1] / "data" / "14_truncation.json").read_text("utf-8"))
+
+# Where ours differs from the recorded case, and why.
+DEVIATIONS: dict[str, tuple[Any, str]] = {
+    '{"max_bytes": 3, "max_lines": 10, "text": "abcdef\\nnext"} head_lines': (
+        {"content": "abc", "truncated": True, "truncated_by": "bytes", "partial": True},
+        "the start of a long first line says more than nothing at all, and tails do the same",
+    ),
+    '{"bytes": 512, "lines": 0} elision_marker': (
+        "[... 512 bytes left out ...]",
+        "whole words, for people and models that do not know the abbreviations",
+    ),
+    '{"bytes": 4096, "lines": 123} elision_marker': (
+        "[... 123 lines (4,096 bytes) left out ...]",
+        "lines alone do not say how much is missing",
+    ),
+    '{"max_bytes": 100, "max_lines": 2, "text": "l1\\nl2\\nl3"} tail_notice_v13': (
+        "[showing lines 2-3 of 3]",
+        "the caller puts the notice on a line of its own",
+    ),
+    '{"max_bytes": 6, "max_lines": 10, "text": "aaa\\nbbbb\\ncc"} tail_notice_2026_08': (
+        "[showing lines 3-3 of 3]",
+        "the caller puts the notice on a line of its own",
+    ),
+    '{"max_bytes": 100, "max_lines": 2, "text": "l1\\nl2\\nl3"} head_notice_2026_08': (
+        "[showing lines 1-2 of 3]",
+        "there is no `:3` to continue with",
+    ),
+}
+
+texts_with_lines = st.text(alphabet=st.sampled_from("ab\n\n é中😀"), max_size=300)
+
+
+def case_name(case: dict[str, Any]) -> str:
+    return f"{json.dumps(case['input'], sort_keys=True, ensure_ascii=False)} {case['fn']}"
+
+
+def run_case(function: str, given_input: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
+    match function:
+        case "head_bytes" | "tail_bytes":
+            cut = cut_head if function == "head_bytes" else cut_tail
+            kept = cut(given_input["text"].encode(), given_input["max_bytes"])
+            return {"text": kept.decode(), "bytes": len(kept)}
+        case "elision_marker":
+            return left_out_marker(given_input["bytes"], given_input["lines"], unit="byte")
+        case "head_lines" | "tail_lines":
+            result = (head_lines if function == "head_lines" else tail_lines)(**given_input)
+            return {
+                "content": result.text,
+                "truncated": result.cut_by is not None,
+                "truncated_by": result.cut_by,
+                "output_lines": result.last_line - result.first_line + 1,
+                "last_line_partial": result.has_partial_line,
+                "partial": result.has_partial_line,
+            }
+        case "head_notice_2026_08":
+            return head_lines(**given_input).notice
+        case _:
+            return tail_lines(**given_input).notice
+
+
+@pytest.mark.parametrize("case", VECTORS["cases"], ids=case_name)
+def test_recorded_cases_hold_or_differ_for_a_reason(case: dict[str, Any]) -> None:
+    expected, _reason = DEVIATIONS.get(case_name(case), (case["expect"], ""))
+
+    actual = run_case(case["fn"], case["input"])
+
+    if isinstance(expected, dict):
+        actual = {key: actual[key] for key in expected}
+    assert actual == expected
+
+
+def test_every_deviation_names_a_recorded_case() -> None:
+    assert DEVIATIONS.keys() <= {case_name(case) for case in VECTORS["cases"]}
+
+
+def test_the_default_limits_are_the_recorded_ones() -> None:
+    defaults = VECTORS["defaults"]
+
+    assert (defaults["max_lines"], defaults["max_bytes"]) == (DEFAULT_MAX_LINES, DEFAULT_MAX_BYTES)
+
+
+def test_a_text_within_the_budget_is_returned_as_it_is() -> None:
+    shortened = shorten_middle("a\nb\n", 4)
+
+    assert shortened.text == "a\nb\n"
+    assert not shortened.is_shortened
+
+
+def test_the_middle_is_left_out_between_lines_and_counted() -> None:
+    text = "".join(f"line {number:04}\n" for number in range(1000))
+
+    shortened = shorten_middle(text, 200, where="out.txt")
+
+    assert shortened.text == (
+        "line 0000\nline 0001\nline 0002\nline 0003\nline 0004\nline 0005\n"
+        "[... 988 lines (9,880 characters) left out; whole output: out.txt ...]\n"
+        "line 0994\nline 0995\nline 0996\nline 0997\nline 0998\nline 0999\n"
+    )
+    assert (shortened.omitted_lines, shortened.omitted_chars) == (988, 9880)
+
+
+def test_a_single_long_line_is_cut_in_its_middle() -> None:
+    shortened = shorten_middle("x" * 1000, 100)
+
+    assert shortened.text == f"{'x' * 32}\n[... 937 characters left out ...]\n{'x' * 31}"
+    assert (shortened.omitted_lines, shortened.omitted_chars) == (0, 937)
+
+
+def test_only_lines_left_out_as_a_whole_are_counted_as_lines() -> None:
+    text = "x" * 200 + "\n" + "lost\n" * 3 + "y" * 200
+
+    shortened = shorten_middle(text, 150)
+
+    assert shortened.omitted_lines == 3
+    assert shortened.text.startswith("xxx")
+    assert shortened.text.endswith("yyy")
+
+
+def test_the_place_is_not_named_when_it_would_take_half_the_budget() -> None:
+    shortened = shorten_middle("x" * 1000, 120, where="/very/long" * 20)
+
+    assert "/very" not in shortened.text
+    assert "characters left out" in shortened.text
+
+
+@settings(deadline=None)
+@given(
+    text=texts_with_lines, max_chars=st.integers(-1, 320), where=st.sampled_from(["", "a/b.out"])
+)
+def test_a_shortened_text_fits_and_accounts_for_every_character(
+    text: str, max_chars: int, where: str
+) -> None:
+    shortened = shorten_middle(text, max_chars, where=where)
+
+    assert len(shortened.text) <= max(0, max_chars)
+    assert shortened.is_shortened == (len(text) > max(0, max_chars))
+    if shortened.is_shortened and max_chars < 9:
+        assert shortened.text == "[...]"[: max(0, max_chars)]
+        assert shortened.omitted_chars == len(text)
+    elif shortened.is_shortened:
+        head, marker, tail = re.split(r"(\[\.\.\.[^\]]*\])", shortened.text)
+        kept = len(text) - shortened.omitted_chars
+        assert text.startswith(head.removesuffix("\n"))
+        assert text.endswith(tail.removeprefix("\n"))
+        assert 0 <= len(head) + len(tail) - kept <= 2  # the newlines around the marker
+        assert shortened.omitted_lines <= text.count("\n")
+        assert marker == "[...]" or f"{shortened.omitted_chars:,} character" in marker
+
+
+@settings(deadline=None)
+@given(text=texts_with_lines, limit=st.integers(-1, 900))
+def test_cut_bytes_are_the_longest_that_end_well(text: str, limit: int) -> None:
+    data = text.encode()
+
+    head, tail = cut_head(data, limit), cut_tail(data, limit)
+
+    assert data.startswith(head)
+    assert data.endswith(tail)
+    assert head.decode() in text  # whole characters only
+    assert tail.decode() in text
+    assert max(len(head), len(tail)) <= max(limit, 0)
+    if len(data) <= limit:
+        assert head == tail == data
+    elif limit > 0:
+        outer = data[limit // 2 : limit]
+        assert head.endswith(b"\n") if b"\n" in outer else limit - len(head) <= 3
+        window = data[len(data) - limit :]
+        is_at_start = data[len(data) - limit - 1 : len(data) - limit] == b"\n"
+        if not is_at_start and b"\n" in window[: limit // 2]:
+            assert tail == window.split(b"\n", 1)[1]
+        else:
+            assert limit - len(tail) <= 3
+
+
+def test_a_line_end_far_from_the_cut_is_not_worth_losing_the_rest() -> None:
+    text = "a\n" + "x" * 200 + "\nb"
+
+    shortened = shorten_middle(text, 100)
+
+    assert cut_head(text.encode(), 50) == text[:50].encode()
+    assert cut_tail(text.encode(), 50) == text[-50:].encode()
+    assert shortened.text.startswith("a\nxxx")
+    assert shortened.text.endswith("xxx\nb")
+
+
+def test_bytes_that_are_not_utf8_are_cut_at_the_limit() -> None:
+    assert cut_head(b"\x80" * 20, 10) == b"\x80" * 10
+    assert cut_tail(b"\x80" * 20, 10) == b"\x80" * 10
+
+
+@settings(deadline=None)
+@given(text=texts_with_lines, max_lines=st.integers(0, 40), max_bytes=st.integers(0, 300))
+def test_head_and_tail_lines_keep_both_limits_and_number_what_they_show(
+    text: str, max_lines: int, max_bytes: int
+) -> None:
+    lines = text.removesuffix("\n").split("\n") if text else []
+
+    for cut in (head_lines(text, max_lines, max_bytes), tail_lines(text, max_lines, max_bytes)):
+        shown = lines[cut.first_line - 1 : cut.last_line]
+        assert cut.total_lines == len(lines)
+        assert len(shown) <= max_lines
+        assert len(cut.text.encode()) <= max_bytes
+        assert (cut.cut_by is None) == (shown == lines and not cut.has_partial_line)
+        assert bool(cut.notice) == (cut.cut_by is not None)
+        if cut.has_partial_line:
+            assert cut.text in shown[0]
+        else:
+            assert cut.text == "\n".join(shown)
+
+
+def test_lone_surrogates_survive_a_cut_by_lines() -> None:
+    assert head_lines("\udc80ab\ncd", max_lines=1).text == "\udc80ab"
+    assert tail_lines("ab\udc80", max_bytes=3).text == "\udc80"
