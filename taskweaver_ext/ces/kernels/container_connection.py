@@ -1,0 +1,252 @@
+"""The line to a kernel in a container: sockets in a shared folder, or published ports.
+
+In a shared folder we listen and the kernel connects, so that the folder can
+be read-only to it. Published ports are the other way round: the kernel
+listens, and whoever connects proves to know the key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import zmq
+
+from taskweaver_ext.ces.kernel_runtime.plugin_api import ARTIFACT_MIME
+from taskweaver_ext.ces.kernel_runtime.wire import CHALLENGE_BYTES, proof
+from taskweaver_ext.ces.kernels.container_description import (
+    CHANNEL_PORTS,
+    INSIDE_FOLDER,
+    WIRE_PORT,
+)
+from taskweaver_ext.ces.kernels.host import (
+    ExecuteRequest,
+    ExecutionEnded,
+    HostNotice,
+    KernelGone,
+    MessageReceived,
+    Received,
+)
+from taskweaver_ext.ces.kernels.wire import (
+    CONTROL_PORT,
+    HEARTBEAT_PORT,
+    IOPUB_PORT,
+    SHELL_PORT,
+    STDIN_PORT,
+    Waker,
+    WireConnection,
+    WireListener,
+)
+
+LimitCheck = Callable[[Mapping[str, Any]], Iterator[HostNotice]]
+"""Given how an execution ended, says which limits it met."""
+
+_RETRY_SECONDS = 0.02
+
+
+class KernelLine(Protocol):
+    """How one kernel is reached; made before its container, closed after it."""
+
+    def kernel_settings(self) -> dict[str, Any]:
+        """What the kernel must know of it."""
+
+    def connection_file(self) -> dict[str, Any]:
+        """Where Jupyter's channels are, as the kernel sees it."""
+
+    def open_wire(self, published: Mapping[int, int], seconds: float, end: Waker) -> socket.socket:
+        """Wait for the side socket; raises TimeoutError, or ConnectionError when `end` woke."""
+
+    def attach(self, channel: zmq.Socket[bytes], port: int) -> None:
+        """Bind or connect one of our channels."""
+
+    def close(self) -> None:
+        """Let go of what it opened itself."""
+
+
+class SharedFolderLine:
+    """Sockets in a folder that both sides see."""
+
+    def __init__(self, folder: Path, owner: int | None) -> None:
+        self._folder = folder
+        self._owner = owner
+        self._listener = WireListener(folder / "wire")
+        self._give_away(folder / "wire")
+
+    def kernel_settings(self) -> dict[str, Any]:
+        return {"socket_path": f"{INSIDE_FOLDER}/wire", "connects_channels": True}
+
+    def connection_file(self) -> dict[str, Any]:
+        return {
+            "transport": "ipc",
+            "ip": f"{INSIDE_FOLDER}/channel",
+            "shell_port": SHELL_PORT,
+            "iopub_port": IOPUB_PORT,
+            "stdin_port": STDIN_PORT,
+            "control_port": CONTROL_PORT,
+            "hb_port": HEARTBEAT_PORT,
+        }
+
+    def open_wire(self, _published: Mapping[int, int], seconds: float, end: Waker) -> socket.socket:
+        poller = select.poll()
+        poller.register(self._listener.fileno(), select.POLLIN)
+        poller.register(end.fileno(), select.POLLIN)
+        ready = {descriptor for descriptor, _ in poller.poll(seconds * 1000)}
+        if self._listener.fileno() in ready:
+            return self._listener.accept()
+        raise ConnectionError if ready else TimeoutError
+
+    def attach(self, channel: zmq.Socket[bytes], port: int) -> None:
+        path = self._folder / f"channel-{port}"
+        channel.bind(f"ipc://{path}")
+        self._give_away(path)
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _give_away(self, path: Path) -> None:
+        """Let the container's user connect, if that is somebody else than we."""
+        if self._owner is not None:
+            os.chown(path, self._owner, -1)
+
+
+class PublishedPortsLine:
+    """TCP ports of the container, published on this machine's 127.0.0.1."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._published: Mapping[int, int] = {}
+
+    def kernel_settings(self) -> dict[str, Any]:
+        return {"socket_path": f"tcp://{self._key}@0.0.0.0:{WIRE_PORT}"}
+
+    def connection_file(self) -> dict[str, Any]:
+        return {
+            "transport": "tcp",
+            "ip": "0.0.0.0",
+            "shell_port": CHANNEL_PORTS[SHELL_PORT],
+            "stdin_port": CHANNEL_PORTS[STDIN_PORT],
+            "control_port": CHANNEL_PORTS[CONTROL_PORT],
+            "iopub_port": 0,
+            "hb_port": 0,
+        }
+
+    def open_wire(self, published: Mapping[int, int], seconds: float, end: Waker) -> socket.socket:
+        self._published = published
+        poller = select.poll()
+        poller.register(end.fileno(), select.POLLIN)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if wire := self._try_to_connect():
+                return wire
+            if poller.poll(_RETRY_SECONDS * 1000):
+                raise ConnectionError
+        raise TimeoutError
+
+    def _try_to_connect(self) -> socket.socket | None:
+        """Connect; until the kernel listens, the engine's proxy accepts only to hang up."""
+        wire = socket.socket()
+        wire.settimeout(1)
+        try:
+            wire.connect(("127.0.0.1", self._published[WIRE_PORT]))
+            challenge = wire.recv(CHALLENGE_BYTES, socket.MSG_WAITALL)
+            if len(challenge) == CHALLENGE_BYTES:
+                wire.sendall(proof(self._key, challenge))
+                wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return wire
+        except OSError:
+            pass  # not yet
+        wire.close()
+        return None
+
+    def attach(self, channel: zmq.Socket[bytes], port: int) -> None:
+        channel.connect(f"tcp://127.0.0.1:{self._published[CHANNEL_PORTS[port]]}")
+
+    def close(self) -> None:
+        pass
+
+
+class ContainerConnection(WireConnection):
+    """A `WireConnection` that also tells what happens to the container.
+
+    Threads:
+        As its base; `tell` is safe from any thread, because a deque and
+        `wake` are all it touches.
+    """
+
+    def __init__(
+        self,
+        *,
+        line: KernelLine,
+        context: zmq.Context[zmq.Socket[bytes]],
+        key: str,
+        wire: socket.socket,
+        death_descriptor: int,
+        check_limits: LimitCheck,
+        paths: tuple[str, str] | None = None,
+    ) -> None:
+        """See the base class.
+
+        Args:
+            check_limits: Asked at the end of each execution.
+            paths: The working directory inside and outside, where they differ.
+        """
+        self._line = line
+        super().__init__(
+            context=context, address="", key=key, wire=wire, death_descriptor=death_descriptor
+        )
+        self._check_limits = check_limits
+        self._paths = paths
+        self._notices: deque[HostNotice] = deque()
+        self._is_running = False
+
+    def _attach(self, channel: zmq.Socket[bytes], port: int) -> None:
+        self._line.attach(channel, port)
+
+    def tell(self, notice: HostNotice) -> None:
+        """Tell the running execution something, or the next one."""
+        self._notices.append(notice)
+        self.wake()
+
+    def execute(self, request: ExecuteRequest) -> None:
+        """Send a request; it hears what happened while nothing ran."""
+        super().execute(request)
+        self._is_running = True
+        if self._notices:
+            self.wake()
+
+    def receive(self, timeout: float | None) -> Iterator[Received]:
+        """As the base does, with notices in their place."""
+        for received in super().receive(timeout):
+            if isinstance(received, ExecutionEnded):
+                self._notices.extend(self._check_limits(received.reply))
+                yield from self._take_notices()
+                self._is_running = False
+            elif isinstance(received, KernelGone):
+                yield from self._take_notices()
+            elif isinstance(received, MessageReceived) and self._paths is not None:
+                _translate_path(received.content, *self._paths)
+            yield received
+        if self._is_running:
+            yield from self._take_notices()
+
+    def _take_notices(self) -> Iterator[HostNotice]:
+        with contextlib.suppress(IndexError):
+            while True:
+                yield self._notices.popleft()
+
+
+def _translate_path(content: dict[str, Any], inside: str, outside: str) -> None:
+    """Make the path of an announced file one of this machine; it is checked later."""
+    bundle = content.get("data")
+    announcement = bundle.get(ARTIFACT_MIME) if isinstance(bundle, dict) else None
+    if isinstance(announcement, dict):
+        path = str(announcement.get("path", ""))
+        if path.startswith(f"{inside}/"):
+            announcement["path"] = f"{outside}{path[len(inside) :]}"

@@ -1,0 +1,224 @@
+"""What a container may use: whether its limits are in force, and whether one was hit."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_PROC = Path("/proc")
+_LOOK_SECONDS = 0.5
+_MEASURE_SECONDS = 10.0
+_UNIT = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerLimits:
+    """What a container may use; None means no limit."""
+
+    memory_bytes: int | None = 2 << 30
+    """Memory of all processes together, `/tmp` included; there is no swap."""
+    processes: int | None = 256
+    """Processes and threads."""
+    cpus: float | None = 2.0
+    file_bytes: int | None = 1 << 30
+    """The size of any single file."""
+    folder_bytes: int | None = 4 << 30
+    """What may be added to the working directory."""
+    tmp_bytes: int | None = 512 << 20
+    """What `/tmp` may hold; it lies in memory."""
+
+
+def size_text(size: int) -> str:
+    """A size for people."""
+    for name, unit in reversed(_UNIT.items()):
+        if size >= unit:
+            return f"{size / unit:.4g} {name}"
+    return f"{size} bytes"
+
+
+class ContainerProcess:
+    """A container's first process, as this machine sees it."""
+
+    def __init__(self, pid: int, descriptor: int, groups: Mapping[str, Path]) -> None:
+        self.pid = pid
+        self._descriptor = descriptor
+        self._groups = groups
+
+    @classmethod
+    def find(cls, pid: int, container: str) -> ContainerProcess | None:
+        """The process of this number, if it is visible here and really that container's."""
+        try:
+            descriptor = os.pidfd_open(pid)
+        except (AttributeError, OSError):
+            return None
+        try:
+            lines = (_PROC / str(pid) / "cgroup").read_text().splitlines()
+        except OSError:
+            lines = []
+        if not any(container in line for line in lines):
+            os.close(descriptor)
+            return None
+        return cls(pid, descriptor, dict(_group_folders(lines)))
+
+    def kill(self) -> bool:
+        """Kill it, and with it all processes of the container; False when we may not."""
+        try:
+            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self._descriptor)
+
+    def limits_not_in_force(self, limits: ContainerLimits) -> list[str]:
+        """The names of limits that were asked for and that the system does not enforce."""
+        wanted = {
+            "memory": (limits.memory_bytes, ("memory.max", "memory.limit_in_bytes")),
+            "processes": (limits.processes, ("pids.max",)),
+            "CPU": (limits.cpus, ("cpu.max", "cpu.cfs_quota_us")),
+        }
+        return [
+            name
+            for name, (limit, files) in wanted.items()
+            if limit is not None and not any(self._is_limited(file, limit) for file in files)
+        ]
+
+    def count_of(self, event: str) -> int:
+        """How often something happened to the container: "pids.max", "memory.oom_kill"."""
+        controller, _, key = event.partition(".")
+        for file in (f"{controller}.events", f"{controller}.oom_control"):
+            for line in self._read(file).splitlines():
+                name, _, count = line.partition(" ")
+                if name == key:
+                    return int(count)
+        return 0
+
+    def _is_limited(self, file: str, limit: float) -> bool:
+        """Whether a limit is at least as tight as asked; pages and periods round it a little."""
+        fields = self._read(file).split()
+        if not fields or fields[0] in ("max", "-1"):
+            return False
+        return file.startswith("cpu.") or int(fields[0]) <= limit
+
+    def _read(self, file: str) -> str:
+        folder = self._groups.get(file.partition(".")[0])
+        if folder is None:
+            return ""
+        try:
+            return (folder / file).read_text()
+        except OSError:
+            return ""
+
+
+def _group_folders(lines: list[str]) -> Iterator[tuple[str, Path]]:
+    """Where the files of each controller are, from what `/proc/PID/cgroup` says."""
+    # Version 2's line (no controllers) comes first: where both exist, version 1 has the limits.
+    for controllers, path in sorted(line.split(":", 2)[1:] for line in lines):
+        for controller in ("memory", "pids", "cpu"):
+            if not controllers:
+                yield controller, _CGROUPS / path.lstrip("/")
+            elif controller in controllers.split(","):
+                yield controller, _CGROUPS / controllers / path.lstrip("/")
+
+
+class FolderWatch:
+    """Watch how much is added to a folder, and tell when that is too much.
+
+    Threads:
+        A thread of its own, which ends with `stop`. `on_too_much` is called
+        on it with the bytes added, each time they have grown past the limit.
+    """
+
+    def __init__(
+        self, folder: Path, limit_bytes: int, on_too_much: Callable[[int], None], name: str
+    ) -> None:
+        self._folder = folder
+        self._limit_bytes = limit_bytes
+        self._on_too_much = on_too_much
+        self._is_stopped = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name=f"taskweaver-folder-{name}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to watch; what is there already does not count."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop watching and wait for the thread."""
+        self._is_stopped.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        before = measured = self._measure()
+        free, measured_at, seconds = self._free_bytes(), time.monotonic(), 0.0
+        while not self._is_stopped.wait(max(_LOOK_SECONDS, 10 * seconds)):
+            # Looking at the free space costs nothing; only a loss of it can be our growth.
+            room = max(0, before + self._limit_bytes - measured)
+            has_room = free - self._free_bytes() < room / 2
+            if has_room and time.monotonic() - measured_at < _MEASURE_SECONDS:
+                continue
+            started = time.monotonic()
+            last, measured = measured, self._measure()
+            free, measured_at = self._free_bytes(), time.monotonic()
+            seconds = measured_at - started
+            if measured - before > self._limit_bytes and measured > last:
+                self._on_too_much(measured - before)
+
+    def _free_bytes(self) -> int:
+        try:
+            found = os.statvfs(self._folder)
+        except OSError:
+            return 0
+        return found.f_bavail * found.f_frsize
+
+    def _measure(self) -> int:
+        """The bytes that the folder's files take; a tree too deep to measure counts as endless."""
+        total, waiting = 0, [str(self._folder)]
+        while waiting and not self._is_stopped.is_set():
+            try:
+                with os.scandir(waiting.pop()) as entries:
+                    for entry in entries:
+                        with contextlib.suppress(FileNotFoundError):
+                            total += max(512, entry.stat(follow_symlinks=False).st_blocks * 512)
+                            if entry.is_dir(follow_symlinks=False):
+                                waiting.append(entry.path)
+            except OSError as error:
+                if error.errno == errno.ENAMETOOLONG:
+                    total += self._limit_bytes
+        return total
+
+
+def limit_named_by(reply: Mapping[str, Any], limits: ContainerLimits) -> str | None:
+    """What an error says about a limit, in words; None for an error of another kind."""
+    name, text = str(reply.get("ename", "")), str(reply.get("evalue", ""))
+    if name == "OSError" and text.startswith(f"[Errno {errno.EFBIG}]"):
+        if limits.file_bytes is not None:
+            return f"A file may not grow beyond {size_text(limits.file_bytes)} in this container."
+    elif text.startswith(f"[Errno {errno.EAGAIN}]") or text == "can't start new thread":
+        return processes_message(limits)
+    return None
+
+
+def processes_message(limits: ContainerLimits) -> str | None:
+    """That there may be no more processes, if that is limited."""
+    if limits.processes is None:
+        return None
+    return (
+        f"The container may have at most {limits.processes} processes and threads; the code"
+        " tried to start more."
+    )

@@ -1,0 +1,239 @@
+"""A Docker engine of our own for tests: installed, started and stopped without systemd.
+
+    python -m tests.support.docker_engine start [FOLDER]   prints DOCKER_HOST=...
+    python -m tests.support.docker_engine stop [FOLDER]    stops only what `start` started
+
+Standard library only, because it runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import http.client
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+DEFAULT_FOLDER = Path("/tmp/taskweaver-engine")
+DEFAULT_URLS = ("unix:///var/run/docker.sock",)
+
+_PACKAGES = ("docker.io", "iptables", "ca-certificates")
+_START_SECONDS = 60.0
+_STOP_SECONDS = 30.0
+_CGROUPS = Path("/sys/fs/cgroup")
+_SERVICE_GUARD = Path("/usr/sbin/policy-rc.d")
+
+
+class EngineError(Exception):
+    """No engine can be had here; the message says why."""
+
+
+def answers(url: str) -> bool:
+    """Whether an engine answers at this address."""
+    if not url.startswith("unix://"):
+        return False
+    connection = http.client.HTTPConnection("localhost", timeout=5)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.settimeout(5)
+    try:
+        connection.sock.connect(url.removeprefix("unix://"))
+        connection.request("GET", "/_ping")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def find_engine(folder: Path = DEFAULT_FOLDER) -> str | None:
+    """The address of an engine that answers: the configured one, ours, or the machine's."""
+    configured = os.environ.get("DOCKER_HOST")
+    candidates = (configured, PrivateEngine(folder).url, *DEFAULT_URLS)
+    return next((url for url in candidates if url and answers(url)), None)
+
+
+class PrivateEngine:
+    """An engine with its own folder, socket, images and containers."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.url = f"unix://{folder}/docker.sock"
+
+    def start(self, *arguments: str) -> None:
+        """Start it and wait until it answers; does nothing when it already does."""
+        if os.geteuid() != 0:
+            raise EngineError("starting a Docker engine needs root; start one yourself")
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(self._folder / "lock"):
+            if answers(self.url):
+                return
+            install()
+            _mount_cgroups()
+            complaints = [
+                self._try(*arguments, *fallback)
+                for fallback in _fallbacks()
+                if not answers(self.url)
+            ]
+        if not answers(self.url):
+            raise EngineError("dockerd does not start: " + " | ".join(complaints))
+
+    def stop(self) -> None:
+        """Stop it, and wait for its end."""
+        self.signal(signal.SIGTERM)
+        self.wait_until_ended()
+
+    def remove(self) -> None:
+        """Stop it and remove all it has."""
+        self.stop()
+        for line in reversed(Path("/proc/mounts").read_text().splitlines()):
+            mounted_at = line.split()[1]
+            if mounted_at.startswith(f"{self._folder}/"):
+                subprocess.run(["umount", "-l", mounted_at], check=False)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the engine's own process, if it runs."""
+        if (process := self.pid) is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
+
+    def wait_until_ended(self) -> None:
+        """Wait until its process is gone."""
+        deadline = time.monotonic() + _STOP_SECONDS
+        while (process := self.pid) is not None:
+            if time.monotonic() > deadline:
+                os.kill(process, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process, os.WNOHANG)
+            time.sleep(0.05)
+
+    @property
+    def pid(self) -> int | None:
+        """The process, when it is really the engine of this folder."""
+        try:
+            process = int((self._folder / "docker.pid").read_text())
+            command = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+        except (OSError, ValueError):
+            return None
+        return process if str(self._data).encode() in command else None
+
+    @property
+    def _data(self) -> Path:
+        return self._folder / "data"
+
+    def _try(self, *arguments: str) -> str:
+        """Start the process once; returns the end of its log when that fails."""
+        # Left by an engine that was killed, it would keep the next one from starting.
+        (self._folder / "docker.pid").unlink(missing_ok=True)
+        log_path = self._folder / "log"
+        command = ["dockerd", "--data-root", str(self._data)]
+        command += ["--exec-root", str(self._folder / "exec")]
+        command += ["--pidfile", str(self._folder / "docker.pid"), "--host", self.url, *arguments]
+        with log_path.open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline and process.poll() is None:
+            if answers(self.url):
+                process.returncode = 0  # it outlives us; nobody is to be warned about that
+                return ""
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+        return " ".join(log_path.read_text(errors="replace").splitlines()[-3:])
+
+
+def install() -> None:
+    """Install the engine from Debian's packages, unless it is there."""
+    if shutil.which("dockerd") and shutil.which("iptables"):
+        return
+    if not shutil.which("apt-get"):
+        raise EngineError("there is no dockerd, and only Debian's packages are known here")
+    guard_is_ours = not _SERVICE_GUARD.exists()
+    if guard_is_ours:  # keeps the package from starting a second engine
+        _SERVICE_GUARD.write_text("#!/bin/sh\nexit 101\n")
+        _SERVICE_GUARD.chmod(0o755)
+    apt = ["apt-get", "-qq", "-y", "-o", "DPkg::Lock::Timeout=120"]
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    install_packages = [*apt, "install", "--no-install-recommends", *_PACKAGES]
+    try:
+        for command in ([*apt, "update"], install_packages):
+            run = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if run.returncode != 0:
+            raise EngineError(f"docker.io cannot be installed: {run.stderr.strip()[-300:]}")
+    finally:
+        if guard_is_ours:
+            _SERVICE_GUARD.unlink()
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fallbacks() -> Iterator[tuple[str, ...]]:
+    """What to start with: as it is, without NAT, and without anything the machine may refuse."""
+    without_nat = ("--iptables=false", "--ip-masq=false")
+    if _has_nat():
+        yield ()
+    yield without_nat
+    yield (*without_nat, "--bridge=none", "--storage-driver=vfs")
+
+
+def _has_nat() -> bool:
+    listing = ["iptables", "-w", "5", "-t", "nat", "-nL"]
+    return subprocess.run(listing, capture_output=True).returncode == 0
+
+
+def _mount_cgroups() -> None:
+    """Mount what limits need, where the machine has started without it."""
+    mounts = Path("/proc/mounts").read_text()
+    if (_CGROUPS / "cgroup.controllers").exists() or " cgroup rw" in mounts and "memory" in mounts:
+        return
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "cgroups", str(_CGROUPS)])
+    for line in Path("/proc/cgroups").read_text().splitlines()[1:]:
+        name, _, _, is_enabled = line.split()
+        if is_enabled == "1":
+            folder = _CGROUPS / name
+            folder.mkdir(exist_ok=True)
+            subprocess.run(["mount", "-t", "cgroup", "-o", name, "cgroup", str(folder)])
+
+
+def main(arguments: list[str]) -> int:
+    """Start or stop the engine of tests."""
+    folder = Path(arguments[1]) if len(arguments) > 1 else DEFAULT_FOLDER
+    engine = PrivateEngine(folder)
+    if arguments[:1] == ["stop"]:
+        engine.stop()
+        return 0
+    if arguments[:1] != ["start"]:
+        sys.stderr.write(__doc__ or "")
+        return 2
+    url = find_engine(folder)
+    if url is None:
+        try:
+            engine.start()
+        except EngineError as error:
+            sys.stderr.write(f"error: {error}\n")
+            return 1
+        url = engine.url
+    sys.stdout.write(f"DOCKER_HOST={url}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
