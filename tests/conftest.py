@@ -1,0 +1,78 @@
+"""What all tests share: an environment to run code in, and a look at what a test leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.errors import SessionError
+
+GONE_SECONDS = 10.0
+"""How long what a test started may take to be gone after its end."""
+
+_folders_made: list[str] = []
+
+
+def _remember_folder(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "tempfile.mkdtemp" and "/taskweaver-" in str(arguments[0]):
+        _folders_made.append(str(arguments[0]))
+
+
+sys.addaudithook(_remember_folder)
+
+
+@pytest.fixture(scope="module")
+def shared_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    """An environment without sessions, for the tests of one module."""
+    with Environment(tmp_path_factory.mktemp("environment")) as environment:
+        yield environment
+
+
+@pytest.fixture
+def environment(shared_environment: Environment, tmp_path: Path) -> Iterator[Environment]:
+    """An environment with a fresh session "s1"."""
+    shared_environment.start_session("s1", session_dir=tmp_path / "session")
+    yield shared_environment
+    with contextlib.suppress(SessionError):  # the test has stopped it
+        shared_environment.stop_session("s1")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind() -> Iterator[None]:
+    """Fail a test that leaves a thread, a process or a temporary folder of ours."""
+    before = _traces()
+    yield
+    deadline = time.monotonic() + GONE_SECONDS
+    while left := _traces() - before:
+        if time.monotonic() > deadline:
+            pytest.fail("the test left behind: " + ", ".join(sorted(left)))
+        time.sleep(0.01)
+
+
+def _traces() -> set[str]:
+    """Name everything of ours that lives in or beneath this process, or lies on the disk."""
+    threads = {
+        f"thread {thread.name} ({thread.ident})"
+        for thread in threading.enumerate()
+        if thread.name.startswith("taskweaver-")
+    }
+    processes = {f"process {process}" for process in _descendants(os.getpid())}
+    folders = {f"folder {folder}" for folder in _folders_made if os.path.isdir(folder)}
+    return threads | processes | folders
+
+
+def _descendants(process: int) -> Iterator[int]:
+    """Ask the system for children: looking at all processes takes a hundred times longer."""
+    for children in Path(f"/proc/{process}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # it has just ended
+            for child in map(int, children.read_text().split()):
+                yield child
+                yield from _descendants(child)
