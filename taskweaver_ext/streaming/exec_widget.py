@@ -143,12 +143,13 @@ class ExecWidget:
         """Take the next piece of the decision; what stands before its `{` is skipped."""
         if self._is_generation_over or self._is_ours is False:
             return
+        was_over = self._decision.is_over
         for part, value in self._decision.feed(text):
             if part == "tool_id":
                 self._identify(value)
             else:
                 self._say(part, value)
-        if self._decision.is_over:
+        if self._decision.is_over and not was_over:
             self.decision_finished()
 
     def decision_finished(self) -> None:
@@ -235,7 +236,6 @@ class ExecWidget:
             self._enter("gen")
 
     def _read_contract(self) -> None:
-        self._contract = ()
         contract = self._decision.problem or parse_contract(self._decision.contract())
         if isinstance(contract, ExecutionFailure):
             self._failure = contract

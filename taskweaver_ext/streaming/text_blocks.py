@@ -148,7 +148,7 @@ class TextBlockSplitter:
         if ended != _PROSE or self._has_begun:
             pieces.append(BlockPiece(self._index, ended.kind, ended.language, "", True))
             self._index += 1
-        self._skips_space = ended != _PROSE and block == _PROSE
+        self._skips_space = ended != _PROSE
         self._block, self._has_begun = block, False
         self._is_line_blank = True
         self._backticks = BacktickTracker(has_fences=False)

@@ -151,6 +151,11 @@ def test_inputs_that_break_other_parsers_have_a_safe_rule(case: dict[str, Any]) 
             id="stray_backtick",
         ),
         pytest.param(
+            "it`s\n`<channel:code>` is quoted",
+            [(OUTSIDE, 0, "it`s\n`<channel:code>` is quoted")],
+            id="stray_backtick_ends_with_its_line",
+        ),
+        pytest.param(
             "a stray `<channel:code>\nx=1</channel:code>",
             [(OUTSIDE, 0, "a stray `"), ("code", 0, "\nx=1"), ("code", 0, None)],
             id="stray_backtick_right_before_a_tag",
@@ -175,6 +180,11 @@ def test_inputs_that_break_other_parsers_have_a_safe_rule(case: dict[str, Any]) 
             "<channel:code>print(\"</channel:code>\", '<channel:code>', x)</channel:code>",
             [("code", 0, "print(\"</channel:code>\", '<channel:code>', x)"), ("code", 0, None)],
             id="quotation_marks_around_a_tag_in_code",
+        ),
+        pytest.param(
+            r'<channel:code>print("\"</channel:code>\"")',
+            [("code", 0, r'print("\"</channel:code>\"")'), ("code", 0, None)],
+            id="escaped_quotation_marks_around_a_tag",
         ),
         pytest.param(
             '<channel:code>print("a</channel:code>b")',

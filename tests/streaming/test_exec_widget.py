@@ -230,6 +230,14 @@ def test_without_our_tool_the_widget_stays_silent(text: str) -> None:
     assert panel.widget.status is None
 
 
+def test_a_name_that_is_given_twice_is_shown_once() -> None:
+    panel = Panel()
+
+    panel.widget.feed_decision(json.dumps(DECISION)[:-3] + ', "prog_name": "other.py"}}}')
+
+    assert [text for part, text in panel.story if part == "program.name"] == ["demo.py"]
+
+
 @pytest.mark.parametrize("code", [(), ("",), (" \n", "\n"), ("```python\n", "```")])
 def test_no_code_is_an_error(code: tuple[str, ...]) -> None:
     panel = Panel()
@@ -334,11 +342,13 @@ def test_code_that_is_refused_goes_from_gen_to_error() -> None:
     assert panel.last_payload["timings"]["exec"] is None
 
 
-def test_fences_around_decision_and_code_are_not_shown() -> None:
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_fences_around_decision_and_code_are_not_shown(size: int) -> None:
     panel = Panel()
+    fenced = f"Here:\n```json\n{json.dumps(DECISION)}\n```\n"
 
-    for chunk in ("Here:\n```json", "\n", json.dumps(DECISION), "\n``", "`\n"):
-        panel.widget.feed_decision(chunk)
+    for start in range(0, len(fenced), size):
+        panel.widget.feed_decision(fenced[start : start + size])
     for chunk in ("``", "`python\nx = 1\n", "``", "`"):
         panel.widget.feed_code(chunk)
     failure = panel.widget.generation_finished()
@@ -392,6 +402,17 @@ def test_code_that_waits_too_long_for_its_decision_is_refused() -> None:
     assert failure is not None
     assert failure.code == "decision_too_late"
     assert len(panel.code) == 1_000_000
+
+
+def test_much_code_of_another_tool_is_no_failure_of_ours() -> None:
+    panel = Panel()
+
+    for _ in range(12):
+        panel.widget.feed_code("x" * 100_000)
+    panel.widget.feed_decision('{"tool_call": {"tool_id": "react.write"}}')
+
+    assert panel.widget.generation_finished() is None
+    assert panel.events == []
 
 
 calls = st.sampled_from(

@@ -67,7 +67,7 @@ def test_a_subscriber_that_stops_the_reply_closes_the_model_stream() -> None:
 
     subscriptions.subscribe("code", forbid)
     subscriptions.subscribe(None, lambda event: heard.append(event.text))
-    stream = ModelStream("<channel:code>ls\n", "rm -rf /</channel:code>tail", "never asked for")
+    stream = ModelStream("<channel:code>ls\n", "rm -rf /</channel:code>tail<", "never asked for")
 
     outcome = subscriptions.run(stream)
 
