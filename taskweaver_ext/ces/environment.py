@@ -6,7 +6,6 @@ and a working directory. What a session is made of is in `ces/kernel_session.py`
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
@@ -82,8 +81,7 @@ class Environment:
         if self._zygotes is not None:
             environment = child_environment(self._variables)
             python = find_python(self._python, self.env_dir, environment)
-            with contextlib.suppress(OSError):
-                self._zygotes.get(python, environment_of(python, environment))
+            self._zygotes.get(python, environment_of(python, environment))
 
     def start_session(
         self,

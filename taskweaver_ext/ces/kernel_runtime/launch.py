@@ -9,6 +9,7 @@ that nobody outside may see) and `connects_channels`.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import sys
@@ -33,6 +34,9 @@ from traitlets import Type, observe
 from traitlets.config import Config
 
 from .runtime import MessageSocket, Runtime
+
+_SIGNAL_CHECK_MILLISECONDS = 100
+_END_OF_INPUT = "\x04"
 
 
 class Exit(IPyAutocall):
@@ -99,6 +103,22 @@ class Kernel(IPythonKernel):
         __tracebackhide__ = True
         self._require_input("getpass()")
         return super().getpass(*args, **named)
+
+    def _input_request(
+        self, prompt: str, ident: object, parent: object, password: bool = False
+    ) -> str:
+        """Ask on the wire, where the question keeps its place among the output."""
+        while self.stdin_socket.poll(0):  # an answer that came too late for its question
+            self.session.recv(self.stdin_socket)
+        question = json.dumps({"prompt": prompt, "password": password})
+        self.runtime.send_message("input_request", question.encode())
+        while not self.stdin_socket.poll(_SIGNAL_CHECK_MILLISECONDS):
+            continue  # let an interrupt through
+        _, reply = self.session.recv(self.stdin_socket)
+        answer: str = reply["content"]["value"]
+        if answer == _END_OF_INPUT:
+            raise EOFError
+        return answer
 
     def _require_input(self, function: str) -> None:
         __tracebackhide__ = True

@@ -86,8 +86,6 @@ class Runtime:
             return
         if os.getpid() == self._kernel_pid:
             self.queue.say(MESSAGE, f"{message_type}\n{content.decode()}")
-        elif message_type == "error":  # in a forked child the pipe is the only way out
-            os.write(2, ("\n".join(json.loads(content)["traceback"]) + "\n").encode())
 
     async def execute(self, request: dict[str, Any], run: Run) -> dict[str, Any]:
         """Run one request, whose metadata is `request`, and say how it ended."""
@@ -161,8 +159,12 @@ class Runtime:
 
     def _end_forked_child(self) -> None:
         """Code forked and both processes reached the end of the cell: only one is the kernel."""
-        failed = self._ended_with is not None
-        os._exit(1 if failed else 0)
+        error = self._take_exception()
+        if isinstance(error, SystemExit):
+            os._exit(self._exit_code(error.code))
+        if error is not None:
+            traceback.print_exception(type(error), error, error.__traceback__, file=self.stderr)
+        os._exit(0 if error is None else 1)
 
     def _notice(self, event: str, _args: object) -> None:
         if event in _STARTS_A_CHILD:

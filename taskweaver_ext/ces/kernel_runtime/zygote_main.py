@@ -28,18 +28,13 @@ from cold_start import load_runtime_package  # type: ignore[import-not-found]
 
 _LENGTH = struct.Struct("!I")
 
-# What a kernel imports between its start and its first few executions.
+# What a kernel imports between its start and its first few executions. Nothing that reads
+# its environment when it is imported: kernels have one of their own.
 _NEEDED_SOON = """
-    IPython.core.async_helpers IPython.core.completer IPython.core.magics IPython.core.ultratb
-    IPython.extensions.storemagic IPython.lib.display IPython.utils.module_paths
-    asyncio.unix_events bdb cmd code codeop colorsys comm cProfile dateutil.tz decimal doctest
-    encodings.idna faulthandler getpass html json.encoder linecache matplotlib_inline.backend_inline
-    matplotlib_inline.config multiprocessing.util nest_asyncio pdb pickleshare profile pstats pydoc
-    queue resource shlex stack_data statistics tempfile timeit tornado.platform.asyncio
-    zmq.backend.cython zmq.eventloop.zmqstream zmq.utils.jsonapi concurrent.futures.thread
-    ipykernel.subshell_manager ipykernel.subshell ipykernel.shellchannel ipykernel.control
-    executing.executing pure_eval.core pygments.formatters.terminal256 pygments.lexers.python
-    IPython.core.payloadpage IPython.core.display_functions subprocess platform
+    IPython.core.completerlib IPython.core.debugger IPython.core.logger IPython.core.oinspect
+    IPython.core.magics.ast_mod IPython.core.magics.execution IPython.extensions.storemagic
+    concurrent.futures.thread fractions pexpect pygments.formatters.terminal256 pygments.styles
+    stack_data timeit tornado.platform.asyncio unicodedata
     """.split()
 
 
@@ -90,16 +85,9 @@ class Zygote:
             self._kernels.add(kernel)
             return kernel
         self._requests.close()
-        status = 1
-        try:
-            _become_kernel(request)
-            status = 0
-        except SystemExit as error:
-            status = error.code if isinstance(error.code, int) else 0
-        except BaseException:  # noqa: BLE001 - a forked child must not return into the zygote
-            traceback.print_exc()
-        finally:
-            os._exit(status)
+        _become_kernel(request)
+        # Out through `main` and the interpreter's own end: exit handlers run, files are flushed.
+        sys.exit()
 
 
 def _become_kernel(request: dict[str, Any]) -> None:

@@ -41,6 +41,8 @@ from taskweaver_ext.errors import ProtocolError
 SHELL_PORT, IOPUB_PORT, STDIN_PORT, CONTROL_PORT, HEARTBEAT_PORT = range(1, 6)
 """The "ports" of a connection over `ipc`: what its socket files end with."""
 
+_RECONNECT_MILLISECONDS = 2
+"""A kernel that is starting binds its channels any moment now."""
 _RECEIVE_BYTES = 1 << 18
 _MAX_FRAME_BYTES = 1 << 28
 """No honest frame is larger; a kernel that lies must not fill our memory."""
@@ -130,7 +132,7 @@ class WireConnection:
         self._stdin = self._open_channel(context, STDIN_PORT)
         self._waker = Waker()
         self._poller = zmq.Poller()
-        for source in (self._wire, self._shell, self._stdin, self._waker):
+        for source in (self._wire, self._shell, self._waker):
             self._poller.register(source, zmq.POLLIN)
         if death_descriptor is not None:
             self._poller.register(death_descriptor, zmq.POLLIN)
@@ -145,8 +147,7 @@ class WireConnection:
     ) -> zmq.Socket[bytes]:
         channel = context.socket(zmq.DEALER)
         channel.linger = 0
-        # The kernel sends questions to whoever has the identity of the request's sender.
-        channel.routing_id = self._format.session_id.encode()
+        channel.reconnect_ivl = _RECONNECT_MILLISECONDS
         self._attach(channel, port)
         return channel
 
@@ -194,10 +195,6 @@ class WireConnection:
             self._waker.clear()
         if self._shell in ready:
             self._drop_replies()
-        if self._stdin in ready:
-            message = self._format.unpack(self._stdin.recv_multipart())
-            if message.message_type == "input_request":
-                yield InputWanted(message.content["prompt"], message.content["password"])
         if wire_ended or self._death_descriptor in ready:
             yield from self._receive_the_last()
 
@@ -283,7 +280,11 @@ class WireConnection:
     def _message(self, kind: int, ordinal: int, payload: bytes) -> Iterator[Received]:
         if kind == MESSAGE:
             message_type, _, content = payload.partition(b"\n")
-            yield MessageReceived(ordinal, message_type.decode(), json.loads(content))
+            message = json.loads(content)
+            if message_type == b"input_request":
+                yield InputWanted(message["prompt"], message["password"])
+            else:
+                yield MessageReceived(ordinal, message_type.decode(), message)
         elif kind == ENDED:
             yield ExecutionEnded(ordinal, json.loads(payload))
         elif kind == HELLO:

@@ -7,6 +7,7 @@ owner, and is started again when it died.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -64,7 +65,7 @@ class Zygote:
 
     def start(self) -> None:
         """Start the process without waiting for it; it imports while we do other things."""
-        with self._lock:
+        with self._lock, contextlib.suppress(OSError):  # `fork` tries again, and says why
             self._ensure_started()
 
     def fork(self, request: Mapping[str, Any]) -> int:
