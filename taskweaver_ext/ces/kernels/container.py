@@ -78,6 +78,8 @@ START_SECONDS = 60.0
 _DEATH_SECONDS = 2.0
 _OUT_OF_MEMORY_SECONDS = 3.0
 _LOG_LINES = 30
+_HEED_SECONDS = 3.0
+"""Code that goes on filling its folder for so long after an interrupt is killed."""
 
 _log = logging.getLogger(__name__)
 
@@ -122,6 +124,7 @@ class ContainerKernelHost:
         self._has_ended = threading.Event()
         self._death: KernelDeath | None = None
         self._kill_reason = ""
+        self._interrupted_for_folder_at = -_HEED_SECONDS
         self._is_paused = False
         self._lock = threading.Lock()
         self._format = MessageFormat(self._key)
@@ -145,11 +148,13 @@ class ContainerKernelHost:
                 " Start Docker, or use local kernels (--kernel local)."
             ) from error
         except TimeoutError as error:
-            raise self._start_error(f"it was not ready after {START_SECONDS:g} s") from error
+            raise self._start_error(
+                f"the kernel was not ready after {START_SECONDS:g} s"
+            ) from error
         except ConnectionError as error:
             death = self.death()
-            how = death.detail if death else "its connection broke"
-            raise self._start_error(f"it {how}") from error
+            how = death.detail if death else "the connection broke"
+            raise self._start_error(f"the kernel ended at once ({how})") from error
         except (EngineError, OSError) as error:
             raise self._start_error(str(error)) from error
 
@@ -401,19 +406,20 @@ class ContainerKernelHost:
             return self._counts[event] > before
 
     def _folder_is_too_large(self, added_bytes: int) -> None:
-        """Called on the thread of the folder's watch: interrupt first, kill the next time."""
+        """Called on the thread of the folder's watch: interrupt, and kill what does not heed it."""
         limit = self._settings.container.limits.folder_bytes
         assert limit is not None
         message = (
-            f"The working directory may grow by {size_text(limit)} in this container; it has"
+            f"the working directory may grow by {size_text(limit)} in this container and has"
             f" grown by {size_text(added_bytes)}"
         )
-        self._tell(HostNotice("limit", f"{message}, so the code was stopped."))
-        if self._kill_reason:
+        self._tell(HostNotice("limit", f"The code was stopped: {message}."))
+        now = time.monotonic()
+        if now - self._interrupted_for_folder_at < _HEED_SECONDS:
+            self._kill_reason = f"killed, because {message}"
             self.kill()
-        else:
-            self._kill_reason = f"killed because its folder became too large: {message}"
-            self.interrupt()
+        self._interrupted_for_folder_at = now
+        self.interrupt()
 
     def _tell(self, notice: HostNotice) -> None:
         if self._connection is not None:
@@ -427,9 +433,11 @@ class ContainerKernelHost:
         try:
             state = engine.inspect(container)["State"]
         except NotInEngineError:
-            return KernelDeath(cause="container_gone", detail="its container was removed")
+            state = {"Status": "removing"}
         except EngineError:
             return KernelDeath(cause="engine_gone", detail="the Docker engine is gone")
+        if state["Status"] == "removing":
+            return KernelDeath(cause="container_gone", detail="its container was removed")
         if state["Status"] in ("created", "running", "paused", "restarting"):
             return None
         code = int(state["ExitCode"])

@@ -49,6 +49,7 @@ LimitCheck = Callable[[Mapping[str, Any]], Iterator[HostNotice]]
 """Given how an execution ended, says which limits it met."""
 
 _RETRY_SECONDS = 0.02
+_SEND_MILLISECONDS = 500
 
 
 class KernelLine(Protocol):
@@ -205,8 +206,11 @@ class ContainerConnection(WireConnection):
         self._paths = paths
         self._notices: deque[HostNotice] = deque()
         self._is_running = False
+        self._is_lost = False
 
     def _attach(self, channel: zmq.Socket[bytes], port: int) -> None:
+        # A channel that we have bound takes nothing once the kernel has left it.
+        channel.sndtimeo = _SEND_MILLISECONDS
         self._line.attach(channel, port)
 
     def tell(self, notice: HostNotice) -> None:
@@ -216,14 +220,34 @@ class ContainerConnection(WireConnection):
 
     def execute(self, request: ExecuteRequest) -> None:
         """Send a request; it hears what happened while nothing ran."""
-        super().execute(request)
-        self._is_running = True
+        self._is_running = "command" not in request.metadata
+        with self._noticing_a_loss():
+            super().execute(request)
         if self._notices:
+            self.wake()
+
+    def answer(self, text: str) -> None:
+        """Answer a question."""
+        with self._noticing_a_loss():
+            super().answer(text)
+
+    def request_shutdown(self) -> None:
+        """Ask the kernel to end."""
+        with self._noticing_a_loss():
+            super().request_shutdown()
+
+    @contextlib.contextmanager
+    def _noticing_a_loss(self) -> Iterator[None]:
+        try:
+            yield
+        except zmq.Again:
+            self._is_lost = True
             self.wake()
 
     def receive(self, timeout: float | None) -> Iterator[Received]:
         """As the base does, with notices in their place."""
-        for received in super().receive(timeout):
+        source = self._receive_the_last() if self._is_lost else super().receive(timeout)
+        for received in source:
             if isinstance(received, ExecutionEnded):
                 self._notices.extend(self._check_limits(received.reply))
                 yield from self._take_notices()

@@ -126,9 +126,15 @@ class Engine:
             self._client.kill(container)
 
     def remove(self, container: str) -> None:
-        """Kill and remove a container; one that is gone already is no error."""
-        with contextlib.suppress(NotInEngineError), _translated(self.url):
-            self._client.remove_container(container, force=True, v=True)
+        """Kill and remove a container; one that is gone or going already is no error."""
+        try:
+            with _translated(self.url):
+                self._client.remove_container(container, force=True, v=True)
+        except NotInEngineError:
+            pass
+        except EngineError as error:
+            if "already in progress" not in str(error):
+                raise
 
     def log_tail(self, container: str, lines: int) -> str:
         """The last lines that a container's first process wrote."""
