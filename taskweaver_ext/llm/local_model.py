@@ -6,8 +6,10 @@ import json
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,8 +30,11 @@ from taskweaver_ext.llm.request_options import RequestBody
 
 DEFAULT_CONTEXT_TOKENS = 8192
 
-BATCH_TOKENS = 128
+BATCH_TOKENS = 64
 """How much of a prompt is read in one go: reading can be stopped only in between."""
+
+MOST_THREADS = 8
+"""More threads than this wait for memory, not for processors."""
 
 PROMPT_CACHE_MEGABYTES = 512
 """Room for prompts read earlier: roles take turns with different ones."""
@@ -53,7 +58,7 @@ class LocalModel:
         self._is_closing = threading.Event()
         self._turn = threading.Lock()
         self._server: Any = None
-        self._socket_folder: str | None = None
+        self._remove_socket_folder: weakref.finalize[..., LocalModel] | None = None
 
     @property
     def name(self) -> str:
@@ -83,9 +88,7 @@ class LocalModel:
         self._is_closing.set()
         with self._turn:
             self._server = None
-            if self._socket_folder is not None:
-                shutil.rmtree(self._socket_folder, ignore_errors=True)
-                self._socket_folder = None
+            self._forget_socket_folder()
 
     def run(self, body: RequestBody, deliver: Deliver) -> None:
         """Make one reply on the thread that calls; for the streams of this model."""
@@ -121,6 +124,7 @@ class LocalModel:
         try:
             return xllamacpp.Server(self._parameters(xllamacpp))
         except (RuntimeError, ValueError) as error:
+            self._forget_socket_folder()
             raise ModelSetupError(
                 f"The model file {self._path} cannot be loaded ({error}). It may be damaged, or "
                 "too large for this machine's memory."
@@ -137,15 +141,21 @@ class LocalModel:
         parameters.offline = True
         parameters.ui = False
         parameters.verbosity = -1
-        if self._settings.threads is not None:
-            parameters.cpuparams.n_threads = self._settings.threads
-            parameters.cpuparams_batch.n_threads = self._settings.threads
+        threads = self._settings.threads or _default_threads()
+        parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
         # The library always listens somewhere: where only we can reach, for a key nobody knows.
         parameters.api_keys = [secrets.token_hex(32)]
         if os.name == "posix":
-            self._socket_folder = tempfile.mkdtemp(prefix="taskweaver-model-")
-            parameters.hostnames = [os.path.join(self._socket_folder, "model.sock")]
+            folder = tempfile.mkdtemp(prefix="taskweaver-model-")
+            # Also at the end of the program, when nobody has closed the model.
+            self._remove_socket_folder = weakref.finalize(self, shutil.rmtree, folder, True)
+            parameters.hostnames = [os.path.join(folder, "model.sock")]
         return parameters
+
+    def _forget_socket_folder(self) -> None:
+        if self._remove_socket_folder is not None:
+            self._remove_socket_folder()
+            self._remove_socket_folder = None
 
 
 class _LocalReply:
@@ -160,6 +170,18 @@ class _LocalReply:
 
     def cut(self) -> None:
         """Do nothing: `deliver` already answers that nobody wants more."""
+
+
+def _default_threads() -> int:
+    """Leave one processor to others: threads that are disturbed keep all of them waiting.
+
+    Two threads on two busy processors were five times slower than one.
+    """
+    if sys.platform == "linux":
+        usable = len(os.sched_getaffinity(0))
+    else:
+        usable = os.cpu_count() or 1
+    return min(MOST_THREADS, max(1, usable - 1))
 
 
 def _complete(server: Any, body: RequestBody, deliver: Deliver, context_tokens: int) -> None:  # noqa: ANN401

@@ -60,7 +60,7 @@ class ModelSettings:
     max_retries: int = 4
     limits: TimeLimits = field(default_factory=TimeLimits)
     threads: int | None = None
-    """Local only: how many processor threads to use; None leaves it to the library."""
+    """Local only: how many processor threads to use; None leaves one processor to others."""
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object]) -> ModelSettings:
