@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
+import sys
 import threading
 import time
 import traceback
@@ -272,6 +274,25 @@ def test_a_port_where_nobody_listens_is_unreachable(protocol: Protocol) -> None:
 
     with pytest.raises(ModelUnreachableError, match=f"127.0.0.1:{port}.*network"):
         read_reply(model.stream(QUESTION))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse instead of waiting")
+def test_a_connection_that_is_not_accepted_ends_at_its_limit(protocol: Protocol) -> None:
+    limits = TimeLimits(connect_seconds=0.3, first_token_seconds=20)
+    settings = ModelSettings(api_type=protocol, api_key=Secret(KEY), model="m", limits=limits)
+    model_class = OpenAIModel if protocol == "openai" else AnthropicModel
+    with contextlib.ExitStack() as sockets:
+        listener = sockets.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(3):  # fill the queue of those who wait to be accepted
+            waiting = sockets.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        model = model_class(settings, api_base=f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
+
+        with pytest.raises(ModelUnreachableError, match="Cannot connect"):
+            read_reply(model.stream(QUESTION))
 
 
 def test_the_key_is_sent_and_shows_up_nowhere_else(
