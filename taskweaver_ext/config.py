@@ -1,0 +1,408 @@
+"""Settings: TaskWeaver's names, read once, checked together, frozen.
+
+A value given in code wins over an argument, which wins over an environment
+variable (`llm.api_key` is `LLM_API_KEY`), which wins over the project's
+`taskweaver_config.json`, which wins over the default. Paths may begin with
+`~`, `${AppBaseDir}` (the project's folder) or `${ModuleBaseDir}` (this
+package's); relative ones are relative to the project's folder.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+
+from taskweaver_ext.errors import ConfigError
+
+FILE_NAME = "taskweaver_config.json"
+
+KernelMode: TypeAlias = Literal["local", "container", "gateway"]
+
+_BLOCKED_FUNCTIONS = (
+    "eval exec execfile compile raw_input reload __import__ getattr setattr delattr vars globals"
+    " locals __getattribute__ __setattr__ __delattr__"
+)
+
+_PROVIDERS = "openai azure azure_ad azure_ml ollama google_genai qwen zhipuai groq anthropic local"
+_MODEL_SETTINGS = (
+    "api_base api_key model response_format temperature max_tokens top_p seed stop_token"
+    " api_version context_tokens max_retries connect_seconds first_token_seconds"
+    " between_tokens_seconds threads"
+)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionServiceConfig:
+    """Where code runs."""
+
+    kernel_mode: KernelMode = "local"
+    env_dir: Path = Path("env")
+    custom_image: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionConfig:
+    """Who takes part in a conversation, and for how long."""
+
+    roles: tuple[str, ...] = ("planner", "code_interpreter")
+    max_internal_chat_round_num: int = field(default=10, metadata={"at_least": 1})
+    experience_dir: Path = Path("experience")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleConfig:
+    """What every role that asks a model can be told."""
+
+    llm_alias: str = ""
+    """Which of `ext_llms.llm_configs` to use; empty: the model of `llm.*`."""
+    prompt_file_path: Path | None = None
+    prompt_compression: bool = False
+    use_example: bool = True
+    example_base_path: Path = Path("examples")
+    use_experience: bool = False
+    dynamic_example_sub_path: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerConfig(RoleConfig):
+    """The role that plans."""
+
+    example_base_path: Path = Path("examples/planner_examples")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeGeneratorConfig(RoleConfig):
+    """The part of the code interpreter that writes code."""
+
+    role_name: str = "CodeInterpreter"
+    load_plugin: bool = True
+    enable_auto_plugin_selection: bool = False
+    example_base_path: Path = Path("examples/code_generator_examples")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeInterpreterConfig:
+    """How code that a model wrote is checked and tried."""
+
+    llm_alias: str = ""
+    max_retry_count: int = field(default=3, metadata={"at_least": 0})
+    code_verification_on: bool = True
+    """On by default for local kernels only."""
+    allowed_modules: tuple[str, ...] | None = None
+    """None: all; an empty list allows none."""
+    blocked_functions: tuple[str, ...] = tuple(_BLOCKED_FUNCTIONS.split())
+    code_prefix: str = ""
+    use_local_uri: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundCompressorConfig:
+    """When old rounds are summarised."""
+
+    rounds_to_compress: int = field(default=2, metadata={"at_least": 1})
+    rounds_to_retain: int = field(default=3, metadata={"at_least": 1})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginConfig:
+    """Where plugins are."""
+
+    base_path: Path = Path("plugins")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceConfig:
+    """Where sessions keep their files."""
+
+    workspace_path: Path = Path("workspace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggingConfig:
+    """Where the log is written."""
+
+    log_folder: Path = Path("logs")
+    log_file: str = "task_weaver.log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmConfig:
+    """What is set about models, as it was given; `llm.model_settings` makes sense of it."""
+
+    settings: Mapping[str, object] = field(default_factory=dict, repr=False)
+    """By whole name (`llm.model`), without those that have no value; may hold a key."""
+    alternatives: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
+    """`ext_llms.llm_configs`: such settings by alias."""
+
+    @property
+    def has_api_key(self) -> bool:
+        """Whether a key is set, for whatever provider."""
+        return any(name.endswith(".api_key") for name in self.settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """All settings of a project."""
+
+    app_base_dir: Path
+    llm: LlmConfig = field(default_factory=LlmConfig)
+    execution_service: ExecutionServiceConfig = field(default_factory=ExecutionServiceConfig)
+    session: SessionConfig = field(default_factory=SessionConfig)
+    planner: PlannerConfig = field(default_factory=PlannerConfig)
+    code_generator: CodeGeneratorConfig = field(default_factory=CodeGeneratorConfig)
+    code_interpreter: CodeInterpreterConfig = field(default_factory=CodeInterpreterConfig)
+    round_compressor: RoundCompressorConfig = field(default_factory=RoundCompressorConfig)
+    plugin: PluginConfig = field(default_factory=PluginConfig)
+    workspace: WorkspaceConfig = field(default_factory=WorkspaceConfig)
+    logging: LoggingConfig = field(default_factory=LoggingConfig)
+
+
+def load(
+    app_dir: str | Path | None = None,
+    *,
+    overrides: Mapping[str, object] | None = None,
+    arguments: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Config:
+    """Read all settings of a project.
+
+    Args:
+        app_dir: The project's folder; by default the nearest one upwards that has a
+            configuration file, else the current folder.
+        overrides: Values given in code, by setting name.
+        arguments: Values given on the command line, by setting name.
+        environ: Environment variables; ours when None.
+
+    Raises:
+        ConfigError: Something cannot be used; the message names every mistake.
+    """
+    folder = Path(app_dir).expanduser().absolute() if app_dir is not None else find_app_dir()
+    reader = _Reader(folder)
+    reader.add_named("given in code", overrides or {})
+    reader.add_named("given as an argument", arguments or {})
+    reader.add_environment(os.environ if environ is None else environ)
+    reader.add_file(folder / FILE_NAME, is_needed=app_dir is not None)
+    return reader.read()
+
+
+def find_app_dir(start: Path | None = None) -> Path:
+    """The nearest folder from `start` upwards that has a configuration file, else `start`."""
+    start = (start or Path.cwd()).absolute()
+    for folder in (start, *start.parents):
+        if (folder / FILE_NAME).is_file():
+            return folder
+    return start
+
+
+def wants_color() -> bool:
+    """Whether colours may be shown on a terminal."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def docker_host() -> str:
+    """The address of the Docker engine."""
+    return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A value, and where it came from for messages about it."""
+
+    value: object
+    origin: str
+
+
+class _Reader:
+    """Collect values from their sources, strongest first, and every mistake in them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known = {*_known_names()}
+        self._given: dict[str, _Given] = {}
+        self._mistakes: list[str] = []
+
+    def add_named(self, origin: str, values: Mapping[str, object]) -> None:
+        """Take values by setting name; names that mean nothing get a warning each."""
+        for name, value in values.items():
+            if name not in self._known:
+                similar = difflib.get_close_matches(name, self._known, 1)
+                advice = f"; did you mean {similar[0]!r}?" if similar else ""
+                _log.warning("the setting %r (%s) is not known and ignored%s", name, origin, advice)
+            elif value is not None:
+                self._given.setdefault(name, _Given(value, origin))
+
+    def add_environment(self, environ: Mapping[str, str]) -> None:
+        """Take the variables that are named after settings."""
+        for name in sorted(self._known):
+            variable = name.upper().replace(".", "_")
+            if value := environ.get(variable):
+                self._given.setdefault(name, _Given(value, f"environment variable {variable}"))
+
+    def add_file(self, path: Path, *, is_needed: bool) -> None:
+        """Take the values of the configuration file."""
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            if is_needed and not path.parent.is_dir():
+                self._mistakes.append(f"There is no folder {path.parent}.")
+            return
+        except OSError as error:
+            self._mistakes.append(f"{path} cannot be read: {error.strerror}.")
+            return
+        except ValueError as error:
+            self._mistakes.append(f"{path} is not valid JSON: {error}.")
+            return
+        if isinstance(values, dict):
+            self.add_named(str(path), values)
+        else:
+            self._mistakes.append(f"{path} must hold one JSON object.")
+
+    def read(self) -> Config:
+        """Make the settings of what was given; raises ConfigError."""
+        sections: dict[str, Any] = {
+            name: self._section(name, kind)
+            for name, kind in _section_classes().items()
+            if kind is not LlmConfig
+        }
+        config = Config(app_base_dir=self._folder, llm=self._llm(), **sections)
+        if self._mistakes:
+            raise ConfigError("Some settings cannot be used. " + " ".join(self._mistakes))
+        return config
+
+    def _section(self, name: str, kind: type[Any]) -> object:
+        hints = get_type_hints(kind)
+        values: dict[str, Any] = {}
+        for entry in fields(kind):
+            setting = f"{name}.{entry.name}"
+            given = self._given.get(setting)
+            if given is None:
+                values[entry.name] = self._default(setting, entry.default)
+                continue
+            try:
+                values[entry.name] = self._parse(hints[entry.name], given.value)
+                least = entry.metadata.get("at_least")
+                if least is not None and values[entry.name] < least:
+                    raise ValueError(f"at least {least}")
+            except ValueError as expected:
+                self._mistakes.append(
+                    f"{setting} is {given.value!r} ({given.origin}); it must be {expected}."
+                )
+        return kind(**values)
+
+    def _default(self, setting: str, default: object) -> object:
+        if setting == "code_interpreter.code_verification_on":
+            mode = self._given.get("execution_service.kernel_mode")
+            return mode is None or mode.value == "local"
+        return self._folder / default if isinstance(default, Path) else default
+
+    def _llm(self) -> LlmConfig:
+        settings = {
+            name: given.value
+            for name, given in self._given.items()
+            if name.startswith("llm.") and given.value != ""
+        }
+        given = self._given.get("ext_llms.llm_configs", _Given({}, ""))
+        alternatives = given.value
+        if isinstance(alternatives, str):  # from an environment variable
+            try:
+                alternatives = json.loads(alternatives)
+            except ValueError:
+                alternatives = None
+        if not isinstance(alternatives, dict) or not all(
+            isinstance(values, dict) for values in alternatives.values()
+        ):
+            self._mistakes.append(
+                f"ext_llms.llm_configs ({given.origin}) must be an object of objects, by alias."
+            )
+            alternatives = {}
+        return LlmConfig(
+            settings=MappingProxyType(settings),
+            alternatives=MappingProxyType(alternatives),
+        )
+
+    def _parse(self, kind: object, value: object) -> object:
+        """Give `value` as `kind`; a ValueError says what it must be instead."""
+        if get_origin(kind) is UnionType:
+            [kind] = (part for part in get_args(kind) if part is not NoneType)
+        if kind is Path:
+            return self._path(_text(value))
+        if get_origin(kind) is Literal:
+            if value in get_args(kind):
+                return value
+            raise ValueError(", ".join(get_args(kind)[:-1]) + f" or {get_args(kind)[-1]}")
+        return _PARSERS[kind](value)
+
+    def _path(self, text: str) -> Path:
+        text = text.replace("${AppBaseDir}", str(self._folder))
+        text = text.replace("${ModuleBaseDir}", str(Path(__file__).parent))
+        return self._folder / Path(text).expanduser()
+
+
+def _section_classes() -> dict[str, type[Any]]:
+    hints = get_type_hints(Config)
+    return {entry.name: hints[entry.name] for entry in fields(Config) if hints[entry.name] != Path}
+
+
+def _known_names() -> Iterator[str]:
+    for section, kind in _section_classes().items():
+        if kind is not LlmConfig:
+            yield from (f"{section}.{entry.name}" for entry in fields(kind))
+    yield from ("llm.api_type", "llm.use_mock", "ext_llms.llm_configs")
+    yield from (f"llm.mock.{name}" for name in ("mode", "cache_path", "playback_delay"))
+    for name in _MODEL_SETTINGS.split():
+        yield f"llm.{name}"
+        yield from (f"llm.{provider}.{name}" for provider in _PROVIDERS.split())
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str | Path):
+        return str(value)
+    raise ValueError("text")
+
+
+def _truth(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "yes", "on", "1"):
+        return True
+    if isinstance(value, str) and value.lower() in ("false", "no", "off", "0"):
+        return False
+    raise ValueError("true or false")
+
+
+def _whole_number(value: object) -> int:
+    if isinstance(value, int | str) and not isinstance(value, bool):
+        try:
+            return int(value)
+        except ValueError:
+            pass
+    raise ValueError("a whole number")
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    """A list; in an environment variable as JSON or with commas."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.startswith("[") else value.split(",")
+        except ValueError:
+            value = None
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        return tuple(item.strip() for item in value if item.strip())
+    raise ValueError("a list of texts")
+
+
+_PARSERS: dict[object, Callable[[object], object]] = {
+    str: _text,
+    bool: _truth,
+    int: _whole_number,
+    tuple[str, ...]: _texts,
+}
