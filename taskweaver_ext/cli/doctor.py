@@ -1,0 +1,248 @@
+"""`taskweaver-ext doctor`: check this machine and say what to do about what is missing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+import click
+
+from taskweaver_ext import config
+from taskweaver_ext.ces.child_environment import child_environment
+from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.interpreters import explain_why_unusable, find_python
+from taskweaver_ext.errors import ConfigError, TaskWeaverError
+from taskweaver_ext.llm.model_settings import ModelSettings
+
+OLDEST_PYTHON = (3, 11)
+OLDEST_IPYKERNEL = (6, 29)
+LITTLE_DISK_BYTES = 1 << 30
+TOO_LITTLE_DISK_BYTES = 64 << 20
+ENGINE_SECONDS = 3.0
+
+_MARKS = {"ok": "ok  ", "warning": "warn", "failed": "FAIL"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one check found."""
+
+    name: str
+    status: Literal["ok", "warning", "failed"]
+    """`failed`: code cannot be run; `warning`: something else will not work."""
+    detail: str
+    advice: str = ""
+
+
+@click.command(short_help="Check this machine and say what to do about what is missing.")
+@click.option(
+    "-p",
+    "--project",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The project's folder; by default the nearest one upwards.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+def command(project: Path | None, as_json: bool) -> int:
+    """Check this machine and say what to do about what is missing.
+
+    Exit codes: 0 when code can be run here, 1 otherwise.
+    """
+    checks: list[Callable[[], Finding]] = [
+        _check_python,
+        _check_temporary_folder,
+        _check_disk,
+        _check_ipykernel,
+        _check_kernel,
+        _check_docker,
+        lambda: _check_model(project),
+    ]
+    findings = []
+    for check in checks:
+        findings.append(check())
+        if not as_json:
+            _show(findings[-1])
+    is_usable = all(finding.status != "failed" for finding in findings)
+    if as_json:
+        report = {"can_run": is_usable, "checks": [asdict(finding) for finding in findings]}
+        click.echo(json.dumps(report, indent=2))
+    return 0 if is_usable else 1
+
+
+def _show(finding: Finding) -> None:
+    click.echo(f"{_MARKS[finding.status]}  {finding.name}: {finding.detail}")
+    if finding.advice:
+        click.echo(f"      -> {finding.advice}")
+
+
+def _check_python() -> Finding:
+    detail = f"{platform.python_version()} at {sys.executable}"
+    if sys.version_info >= OLDEST_PYTHON:
+        return Finding(name="python", status="ok", detail=detail)
+    return Finding(
+        name="python",
+        status="failed",
+        detail=detail,
+        advice="install Python 3.11 or newer, and this package with it",
+    )
+
+
+def _check_temporary_folder() -> Finding:
+    name = "temporary folder"
+    try:
+        with tempfile.TemporaryDirectory(prefix="taskweaver-doctor-") as folder:
+            (Path(folder) / "probe").write_text("x")
+            return Finding(name=name, status="ok", detail=f"{Path(folder).parent} is writable")
+    except OSError as error:
+        return Finding(
+            name=name,
+            status="failed",
+            detail=str(error),
+            advice="make /tmp writable, or set TMPDIR to a folder that is",
+        )
+
+
+def _check_disk() -> Finding:
+    folder = Path(tempfile.gettempdir())
+    free = shutil.disk_usage(folder).free
+    detail = f"{free / (1 << 30):.1f} GiB free for {folder}"
+    advice = "free some space: output beyond 1 MB and artifacts are kept in files"
+    if free < TOO_LITTLE_DISK_BYTES:
+        return Finding(name="disk", status="failed", detail=detail, advice=advice)
+    if free < LITTLE_DISK_BYTES:
+        return Finding(name="disk", status="warning", detail=detail, advice=advice)
+    return Finding(name="disk", status="ok", detail=detail)
+
+
+def _check_ipykernel() -> Finding:
+    python = find_python(None, Path.cwd(), child_environment())
+    if (error := explain_why_unusable(python)) is not None:
+        what, _, advice = str(error).partition(" Install it with: ")
+        return Finding(
+            name="ipykernel",
+            status="failed",
+            detail=what,
+            advice=advice or "deactivate that environment, or repair it",
+        )
+    version = subprocess.run(
+        [python, "-c", "import ipykernel; print(ipykernel.__version__)"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout.strip()
+    detail = f"{version} for {python}"
+    if tuple(int(part) for part in version.split(".")[:2]) >= OLDEST_IPYKERNEL:
+        return Finding(name="ipykernel", status="ok", detail=detail)
+    return Finding(
+        name="ipykernel",
+        status="warning",
+        detail=f"{detail} is old: output comes later than it could",
+        advice=f"{python} -m pip install --upgrade ipykernel",
+    )
+
+
+def _check_kernel() -> Finding:
+    """Start one and let it compute."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="taskweaver-doctor-") as folder:
+            started_at = time.monotonic()
+            with Environment(folder) as environment:
+                environment.start_session("doctor", cwd=Path.cwd())
+                ready_at = time.monotonic()
+                result = environment.execute_code("doctor", "print(6 * 7)", timeout=30)
+                answered_at = time.monotonic()
+    except (TaskWeaverError, OSError) as error:
+        return Finding(
+            name="kernel", status="failed", detail=str(error), advice="see ipykernel above"
+        )
+    if result.stdout != ["42\n"]:
+        return Finding(
+            name="kernel",
+            status="failed",
+            detail=f"it started but did not answer: {result.error or result.status.value}",
+            advice="run it again with other programs closed, and look at the load of the machine",
+        )
+    return Finding(
+        name="kernel",
+        status="ok",
+        detail=f"ready after {ready_at - started_at:.2f} s,"
+        f" answered after {(answered_at - ready_at) * 1000:.0f} ms more",
+    )
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a socket in the file system."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=ENGINE_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(ENGINE_SECONDS)
+        self.sock.connect(self._path)
+
+
+def _check_docker() -> Finding:
+    address = config.docker_host()
+    parts = urlsplit(address)
+    connection: http.client.HTTPConnection
+    if parts.scheme == "unix":
+        connection = _UnixConnection(parts.path)
+    elif parts.scheme in ("tcp", "http") and parts.hostname:
+        connection = http.client.HTTPConnection(
+            parts.hostname, parts.port or 2375, timeout=ENGINE_SECONDS
+        )
+    else:
+        return _no_docker(f"{address} is not an address this check can try")
+    try:
+        connection.request("GET", "/version")
+        engine = json.loads(connection.getresponse().read())
+        return Finding(
+            name="docker", status="ok", detail=f"engine {engine.get('Version')} at {address}"
+        )
+    except PermissionError:
+        return _no_docker(f"no permission to use {address}", "add this user to the docker group")
+    except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
+        return _no_docker(f"cannot reach the engine at {address}: {error}")
+    finally:
+        connection.close()
+
+
+def _no_docker(
+    detail: str, advice: str = "start Docker to run kernels in containers; local ones need none"
+) -> Finding:
+    return Finding(name="docker", status="warning", detail=detail, advice=advice)
+
+
+def _check_model(project: Path | None) -> Finding:
+    try:
+        llm = config.load(project).llm
+        settings = ModelSettings.from_mapping(llm.settings)
+    except ConfigError as error:
+        return Finding(
+            name="model",
+            status="warning",
+            detail=str(error),
+            advice=f"correct {config.FILE_NAME} or the environment",
+        )
+    detail = f"{settings.api_type} {settings.model}, key {'set' if llm.has_api_key else 'not set'}"
+    if llm.has_api_key or settings.api_type in ("ollama", "local"):
+        return Finding(name="model", status="ok", detail=detail)
+    return Finding(
+        name="model",
+        status="warning",
+        detail=detail,
+        advice=f"set llm.api_key in {config.FILE_NAME}, or LLM_API_KEY; running code needs none",
+    )

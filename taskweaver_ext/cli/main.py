@@ -1,0 +1,169 @@
+"""The command line: finds the command, runs it, and turns what happens into an exit code.
+
+A command is a module beside this one with a click command named `command`. It is
+imported only when it is run; its line of help is in the table below, so that
+`--help` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from taskweaver_ext.errors import ConfigError, TaskWeaverError
+
+PROGRAM = "taskweaver-ext"
+
+COMMANDS = {
+    "run": "Run Python code and show its output as it happens.",
+    "doctor": "Check this machine and say what to do about what is missing.",
+}
+"""Each is a module of this package; in the order that `--help` shows."""
+
+DEFAULT_COMMAND = "chat"
+"""Runs when no command is given, as soon as it is one of the commands above."""
+
+_OWN_OPTIONS = ("-h", "--help", "--version", "--debug")
+
+EXIT_FAILED = 1
+EXIT_MISUSED = 2
+EXIT_INTERRUPTED = 130
+
+_OVERVIEW = f"""\
+Run code for agents and show, live, what it does.
+
+Try:
+  {PROGRAM} run -c 'print("hello")'
+  {PROGRAM} run script.py
+  {PROGRAM} doctor
+
+{PROGRAM} --help lists all commands.
+"""
+
+
+class _Commands(click.Group):
+    """Commands that are imported when they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, without importing anything."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None when there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"taskweaver_ext.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is meant, or say which one might be."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            similar = difflib.get_close_matches(args[0], COMMANDS, 1)
+            advice = f" Did you mean {similar[0]!r}?" if similar else ""
+            raise click.UsageError(f"There is no command {args[0]!r}.{advice}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _show_version(ctx: click.Context, _parameter: click.Parameter, is_wanted: bool) -> None:
+    if is_wanted:
+        from importlib.metadata import version
+
+        click.echo(f"{PROGRAM} {version('taskweaver_ext')}")
+        ctx.exit()
+
+
+@click.group(
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Run code for agents and show, live, what it does.",
+)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error, and the log.")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version.",
+)
+@click.pass_context
+def _program(ctx: click.Context, debug: bool) -> None:
+    if ctx.invoked_subcommand is None:
+        click.echo(_OVERVIEW, nl=False)
+    else:
+        _set_up_logging(is_debugging=debug)
+
+
+def _set_up_logging(*, is_debugging: bool) -> None:
+    """Show mistakes in settings; all else that is logged is for those who look for a fault."""
+    import logging
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    logger = logging.getLogger("taskweaver_ext")
+    logger.handlers = [handler]
+    logger.propagate = False
+    logger.setLevel(logging.DEBUG if is_debugging else logging.CRITICAL)
+    logging.getLogger("taskweaver_ext.config").setLevel(logging.WARNING)
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line and exit."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    is_debugging = arguments[:1] == ["--debug"]
+    try:
+        result = _program.main(_with_command(arguments), PROGRAM, standalone_mode=False)
+    except click.Abort as error:
+        sys.exit(EXIT_INTERRUPTED if isinstance(error.__cause__, KeyboardInterrupt) else 1)
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else PROGRAM
+        _show_error(error.format_message(), f"see {path} --help")
+        sys.exit(EXIT_MISUSED)
+    except click.ClickException as error:
+        _show_error(error.format_message(), getattr(error, "hint", ""))
+        sys.exit(error.exit_code)
+    except TaskWeaverError as error:
+        if is_debugging:
+            raise
+        _show_error(str(error), getattr(error, "hint", ""))
+        sys.exit(EXIT_MISUSED if isinstance(error, ConfigError) else EXIT_FAILED)
+    except Exception as error:  # whatever it is, a person is to read it
+        if is_debugging:
+            raise
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        _show_error(what, f"{PROGRAM} --debug {' '.join(arguments[:1])} ... shows where")
+        sys.exit(EXIT_FAILED)
+    sys.exit(result if isinstance(result, int) else 0)
+
+
+def _with_command(arguments: list[str]) -> list[str]:
+    """Put the default command before arguments that name none."""
+    own = [argument for argument in arguments[:1] if argument == "--debug"]
+    rest = arguments[len(own) :]
+    names_none = not rest or (rest[0].startswith("-") and rest[0] not in _OWN_OPTIONS)
+    return (
+        [*own, DEFAULT_COMMAND, *rest] if names_none and DEFAULT_COMMAND in COMMANDS else arguments
+    )
+
+
+def _show_error(message: str, hint: str) -> None:
+    click.echo(f"error: {message}", err=True)
+    if hint:
+        click.echo(f"hint: {hint}", err=True)
+
+
+if __name__ == "__main__":
+    main()

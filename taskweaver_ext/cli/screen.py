@@ -1,0 +1,93 @@
+"""Our standard output and standard error, as places for what running code writes.
+
+A pipe gets the text as it is; a terminal gets nothing but text and colours.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+from typing import TextIO
+
+from taskweaver_ext import config
+from taskweaver_ext.ces.results import StreamName
+from taskweaver_ext.text.terminal import TerminalFilter, strip_terminal
+
+
+class Screen:
+    """Write to both streams at once, without buffers.
+
+    Threads:
+        Any thread may write; `_lock` keeps what one call writes together.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._streams: dict[StreamName, _Stream] = {
+            "stdout": _Stream(sys.stdout),
+            "stderr": _Stream(sys.stderr),
+        }
+        self._is_at_line_start = True
+        self.failure: OSError | None = None
+        """Why standard output cannot be written to any more."""
+
+    def write(self, stream: StreamName, text: str) -> bool:
+        """Show what the code wrote; False once standard output has failed."""
+        with self._lock:
+            target = self._streams[stream]
+            shown = target.filter.feed(text) if target.filter else text
+            self._put(stream, shown)
+            return self.failure is None
+
+    def say(self, line: str) -> None:
+        """Show a line of our own on standard error."""
+        with self._lock:
+            if self._streams["stderr"].filter and not self._is_at_line_start:
+                self._put("stderr", "\n")
+            self._put("stderr", strip_terminal(line) + "\n")
+
+    def leave_line(self) -> None:
+        """The terminal has something on its line that we did not write, such as `^C`."""
+        with self._lock:
+            self._is_at_line_start = False
+
+    def close(self) -> None:
+        """End colours that are still open."""
+        with self._lock:
+            for stream, target in self._streams.items():
+                if target.filter:
+                    self._put(stream, target.filter.close())
+
+    def _put(self, stream: StreamName, text: str) -> None:
+        target = self._streams[stream]
+        if not text or (stream == "stdout" and self.failure is not None):
+            return
+        if target.filter:
+            self._is_at_line_start = text.endswith("\n")
+        try:
+            target.write(text)
+        except OSError as error:
+            if stream == "stdout":
+                self.failure = error
+
+
+class _Stream:
+    """One of our streams, which may be closed, full for the moment, or gone."""
+
+    def __init__(self, file: TextIO | None) -> None:
+        self._descriptor = file.fileno() if file else None
+        self._encoding = file.encoding if file else "utf-8"
+        is_terminal = self._descriptor is not None and os.isatty(self._descriptor)
+        self.filter = TerminalFilter(config.wants_color()) if is_terminal else None
+
+    def write(self, text: str) -> None:
+        if self._descriptor is None:
+            return
+        view = memoryview(text.encode(self._encoding, "replace"))
+        while view:
+            try:
+                view = view[os.write(self._descriptor, view) :]
+            except BlockingIOError:
+                select.select([], [self._descriptor], [])

@@ -1,0 +1,158 @@
+"""`taskweaver-ext doctor` finds what is there and says what to do about what is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import socketserver
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from taskweaver_ext.cli import doctor
+
+LIMIT_SECONDS = 90
+NEEDED = ("python", "temporary folder", "disk", "ipykernel", "kernel")
+
+
+class Engine(BaseHTTPRequestHandler):
+    """Answers as a Docker engine does."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"Version": "28.0.1"} if self.path == "/version" else {}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def address_string(self) -> str:
+        return "unix"
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[str]:
+    """The address of an engine."""
+    path = tmp_path / "engine.sock"
+    with socketserver.ThreadingUnixStreamServer(str(path), Engine) as server:
+        thread = threading.Thread(target=server.serve_forever, args=[0.01])
+        thread.start()
+        yield f"unix://{path}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def examine(tmp_path: Path) -> Callable[..., Any]:
+    """Run the command with these variables and return its exit code and what it wrote."""
+
+    def examine(*arguments: str, **variables: str) -> tuple[int, str]:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("LLM_")}
+        result = subprocess.run(
+            [sys.executable, "-m", "taskweaver_ext.cli.main", "doctor", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**inherited, "DOCKER_HOST": f"unix://{tmp_path}/none", **variables},
+            timeout=LIMIT_SECONDS,
+        )
+        assert result.stderr == ""
+        return result.returncode, result.stdout
+
+    return examine
+
+
+def test_a_machine_that_can_run_code_is_fine_without_docker_and_model(
+    examine: Callable[..., Any],
+) -> None:
+    code, text = examine()
+
+    assert code == 0
+    for name in NEEDED:
+        assert f"ok    {name}: " in text
+    assert "warn  docker: cannot reach the engine at unix://" in text
+    assert "-> start Docker to run kernels in containers" in text
+    assert "warn  model: openai gpt-4, key not set" in text
+    assert "-> set llm.api_key in taskweaver_config.json, or LLM_API_KEY" in text
+
+
+def test_json_tells_the_same_and_a_key_is_never_shown(
+    examine: Callable[..., Any], engine: str, tmp_path: Path
+) -> None:
+    (tmp_path / "taskweaver_config.json").write_text('{"llm.model": "from-the-file"}')
+
+    code, text = examine("--json", DOCKER_HOST=engine, LLM_API_KEY="sk-very-secret")
+
+    report = json.loads(text)
+    assert code == 0
+    assert report["can_run"] is True
+    found = {check["name"]: check for check in report["checks"]}
+    assert set(found) == {*NEEDED, "docker", "model"}
+    assert found["docker"]["status"] == "ok"
+    assert found["docker"]["detail"] == f"engine 28.0.1 at {engine}"
+    assert found["model"]["detail"] == "openai from-the-file, key set"
+    assert {check["status"] for check in report["checks"]} == {"ok"}
+    assert "very-secret" not in text
+
+
+def test_an_interpreter_that_cannot_run_kernels_is_a_failure_with_a_remedy(
+    examine: Callable[..., Any], tmp_path: Path
+) -> None:
+    python = tmp_path / "bare" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -S "$@"\n')
+    python.chmod(0o755)
+
+    code, text = examine(VIRTUAL_ENV=str(tmp_path / "bare"))
+
+    assert code == 1
+    assert f"FAIL  ipykernel: The Python at {python} has no ipykernel" in text
+    assert f"-> {python} -m pip install ipykernel" in text
+    assert "FAIL  kernel: " in text
+
+
+def test_settings_that_make_no_sense_are_named(tmp_path: Path) -> None:
+    (tmp_path / "taskweaver_config.json").write_text('{"llm.temperature": "warm"}')
+
+    finding = doctor._check_model(tmp_path)
+
+    assert finding.status == "warning"
+    assert "llm.temperature is 'warm'" in finding.detail
+    assert finding.advice
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "status"), [(1 << 40, "ok"), (500 << 20, "warning"), (1 << 20, "failed")]
+)
+def test_little_space_on_the_disk_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, free_bytes: int, status: str
+) -> None:
+    usage = SimpleNamespace(free=free_bytes)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+
+    finding = doctor._check_disk()
+
+    assert finding.status == status
+    assert bool(finding.advice) is (status != "ok")
+
+
+def test_a_temporary_folder_that_cannot_be_written_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/proc/no-such-folder")
+
+    finding = doctor._check_temporary_folder()
+
+    assert finding.status == "failed"
+    assert "TMPDIR" in finding.advice

@@ -1,0 +1,209 @@
+"""The command line finds commands without importing them, and turns errors into one line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.metadata import version
+from typing import TypeAlias
+
+import click
+import pytest
+
+from taskweaver_ext.cli import main as cli
+from taskweaver_ext.errors import ConfigError, KernelStartError, TaskWeaverError
+
+AddCommand: TypeAlias = Callable[[str, Callable[..., object]], None]
+
+
+def run(*arguments: str) -> int | str | None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(list(arguments))
+    return caught.value.code
+
+
+@pytest.fixture(autouse=True)
+def logging_is_put_back() -> Iterator[None]:
+    """The program sets up logging for its process, which is ours here."""
+    loggers = [logging.getLogger(name) for name in ("taskweaver_ext", "taskweaver_ext.config")]
+    before = [(logger.level, logger.handlers, logger.propagate) for logger in loggers]
+    yield
+    for logger, (level, handlers, propagate) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+        logger.handlers, logger.propagate = handlers, propagate
+
+
+@pytest.fixture
+def add_command(monkeypatch: pytest.MonkeyPatch) -> AddCommand:
+    """Make a function a command of the given name."""
+
+    def add(name: str, function: Callable[..., object]) -> None:
+        module = types.ModuleType(f"taskweaver_ext.cli.{name}")
+        module.command = click.command(name)(function)  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.setitem(cli.COMMANDS, name, "A command for a test.")
+
+    return add
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_of_the_table_exists_and_has_help(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert isinstance(import_module(f"taskweaver_ext.cli.{name}").command, click.Command)
+
+    code = run(name, "--help")
+
+    assert code == 0
+    assert f"Usage: taskweaver-ext {name}" in capsys.readouterr().out
+
+
+def test_help_lists_all_commands_without_importing_them() -> None:
+    code = """
+import json, sys
+from taskweaver_ext.cli.main import main
+try:
+    main(["--help"])
+except SystemExit as end:
+    print(json.dumps([end.code, sorted(sys.modules)]), file=sys.stderr)
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    exit_code, loaded = json.loads(result.stderr)
+
+    assert exit_code == 0
+    for name, line in cli.COMMANDS.items():
+        assert f"{name}  " in result.stdout
+        assert line in result.stdout
+    ours = {name for name in loaded if name.startswith("taskweaver_ext.")}
+    assert ours == {"taskweaver_ext.cli", "taskweaver_ext.cli.main", "taskweaver_ext.errors"}
+    assert {"zmq", "jupyter_client", "importlib.metadata", "asyncio"}.isdisjoint(loaded)
+
+
+def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"taskweaver-ext {version('taskweaver_ext')}\n"
+
+
+def test_without_a_command_it_says_what_to_try(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(cli.COMMANDS, cli.DEFAULT_COMMAND, raising=False)
+
+    assert run() == 0
+    assert "taskweaver-ext run script.py" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["-p"], ["--debug", "-p"]])
+def test_the_default_command_runs_when_none_is_named(
+    add_command: AddCommand, arguments: list[str]
+) -> None:
+    heard = []
+
+    @click.option("-p", is_flag=True)
+    def chat(p: bool) -> int:
+        heard.append(p)
+        return 7
+
+    add_command(cli.DEFAULT_COMMAND, chat)
+
+    assert run(*arguments) == 7
+    assert heard == ["-p" in arguments]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["rnu"], "error: There is no command 'rnu'. Did you mean 'run'?"),
+        (["xyzzy"], "error: There is no command 'xyzzy'."),
+        (["run", "--no-such-option"], "error: No such option"),
+        (["run", "--kernel", "moon", "-c", "1"], "error: Invalid value for '--kernel'"),
+        (["run"], "error: There is nothing to run"),
+    ],
+)
+def test_misuse_is_one_line_with_a_hint_and_exit_code_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*arguments) == 2
+
+    captured = capsys.readouterr()
+    error, hint = captured.err.splitlines()
+    assert error.startswith(message)
+    assert hint.startswith("hint: see taskweaver-ext")
+    assert captured.out == ""
+
+
+class HintedError(TaskWeaverError):
+    hint = "start it"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "lines"),
+    [
+        (KernelStartError("It did not start."), 1, ["error: It did not start."]),
+        (ConfigError("A setting is wrong."), 2, ["error: A setting is wrong."]),
+        (HintedError("It is not there."), 1, ["error: It is not there.", "hint: start it"]),
+        (
+            ValueError("surprise"),
+            1,
+            ["error: ValueError: surprise", "hint: taskweaver-ext --debug boom ... shows where"],
+        ),
+    ],
+)
+def test_an_error_is_one_line_and_debug_shows_where_it_came_from(
+    add_command: AddCommand,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    code: int,
+    lines: list[str],
+) -> None:
+    def boom() -> None:
+        raise error
+
+    add_command("boom", boom)
+
+    assert run("boom") == code
+    assert capsys.readouterr().err.splitlines() == lines
+    with pytest.raises(type(error)):
+        cli.main(["--debug", "boom"])
+
+
+def test_only_mistakes_in_settings_are_logged_unless_a_fault_is_looked_for(
+    add_command: AddCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def chatter() -> None:
+        logging.getLogger("taskweaver_ext.config").warning("a setting is not known")
+        logging.getLogger("taskweaver_ext.ces").warning("an inner matter")
+
+    add_command("chatter", chatter)
+
+    run("chatter")
+    assert capsys.readouterr().err == "WARNING: a setting is not known\n"
+    run("--debug", "chatter")
+    assert "WARNING: an inner matter\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("result", "code"), [(None, 0), (0, 0), (124, 124)])
+def test_what_a_command_returns_is_the_exit_code(
+    add_command: AddCommand, result: int | None, code: int
+) -> None:
+    add_command("ready", lambda: result)
+
+    assert run("ready") == code
+
+
+def test_ctrl_c_in_a_command_is_exit_code_130(
+    add_command: AddCommand,
+) -> None:
+    def wait() -> None:
+        raise KeyboardInterrupt
+
+    add_command("wait", wait)
+
+    assert run("wait") == 130
