@@ -1,0 +1,92 @@
+"""What an executor keeps of its runs: a folder for long outputs, and lines in the audit log."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import uuid
+from pathlib import Path
+
+from taskweaver_ext.ces.audit import AuditLog
+from taskweaver_ext.ces.calling import OnEvent, OnOutput, RecordedRun
+from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES, OutputSink
+from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, Notice
+
+_log = logging.getLogger(__name__)
+
+
+class RunRecords:
+    """Begin and finish the runs of one executor.
+
+    The folder is the caller's, or a private one that is removed by `close`.
+    Without an audit log of the caller's there is one in the folder.
+    """
+
+    def __init__(
+        self,
+        executor: str,
+        folder: str | Path | None,
+        audit: AuditLog | None,
+        *,
+        memory_bytes: int = MEMORY_BYTES,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> None:
+        self._executor = executor
+        self._memory_bytes = memory_bytes
+        self._max_output_bytes = max_output_bytes
+        self._own_folder = (
+            tempfile.TemporaryDirectory(prefix="taskweaver-", ignore_cleanup_errors=True)
+            if folder is None
+            else None
+        )
+        self.folder = Path(self._own_folder.name if self._own_folder else folder or "").absolute()
+        self._has_own_audit = audit is None
+        self._audit = audit or AuditLog(self.folder / "audit.jsonl")
+
+    def begin(
+        self,
+        code: str,
+        execution_id: str | None,
+        *,
+        on_output: OnOutput | None,
+        on_event: OnEvent | None,
+        cwd: str = "",
+        has_stdin: bool = False,
+    ) -> RecordedRun:
+        """A run to be filled; the audit log has its start."""
+        run_id = ExecutionId(execution_id or f"exec-{uuid.uuid4().hex[:12]}")
+        sink = OutputSink(
+            self.folder,
+            run_id,
+            memory_bytes=self._memory_bytes,
+            max_bytes=self._max_output_bytes,
+        )
+        run = RecordedRun(run_id, code, sink, on_output=on_output, on_event=on_event)
+        try:
+            self._audit.write_start(
+                run_id, executor=self._executor, code=code, cwd=cwd, has_stdin=has_stdin
+            )
+        except OSError as error:
+            self._note_failure(run.result, error)
+        return run
+
+    def finish(self, result: ExecutionResult) -> None:
+        """Add the end of a run to the audit log."""
+        try:
+            self._audit.write_end(result, executor=self._executor)
+        except OSError as error:
+            self._note_failure(result, error)
+
+    def close(self) -> None:
+        """Close the log; remove the folder if it is ours."""
+        if self._has_own_audit:
+            self._audit.close()
+        if self._own_folder is not None:
+            self._own_folder.cleanup()
+
+    def _note_failure(self, result: ExecutionResult, error: OSError) -> None:
+        _log.warning("the audit log at %s cannot be written: %s", self._audit.path, error)
+        message = f"The audit log at {self._audit.path} cannot be written: {error}."
+        notice = Notice(kind="record_failed", message=message)
+        if notice not in result.notices:
+            result.notices.append(notice)
