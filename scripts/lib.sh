@@ -35,8 +35,9 @@ ensure_system_packages() {
 
 # Print the first Python that is new enough.
 find_python() {
-    local candidate
-    for candidate in ${TASKWEAVER_PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
+    local candidate candidates=(python3 python3.14 python3.13 python3.12 python3.11)
+    [ -z "${TASKWEAVER_PYTHON:-}" ] || candidates=("$TASKWEAVER_PYTHON")
+    for candidate in "${candidates[@]}"; do
         if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             printf '%s\n' "$candidate"
             return
