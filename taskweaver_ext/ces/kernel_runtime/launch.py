@@ -199,6 +199,7 @@ def launch(settings: dict[str, Any]) -> None:
     os.environ.update(settings.get("environment", {}))
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)  # interrupts go to the group: to the kernel and its children
+    sys.argv = ["kernel"]  # not how we were started, which is nobody's business
     _limit_memory(settings.get("memory_limit_bytes"))
     log = os.fdopen(os.dup(2), "w", buffering=1)
     runtime = Runtime(settings["socket_path"])

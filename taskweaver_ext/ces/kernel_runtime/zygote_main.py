@@ -101,7 +101,6 @@ def _become_kernel(request: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["cwd"])
-    sys.argv = ["kernel"]
     random.seed()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()

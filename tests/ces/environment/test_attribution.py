@@ -138,7 +138,10 @@ def test_late_output_is_recorded(environment: Environment, tmp_path: Path) -> No
 def test_nothing_reaches_our_own_terminal(
     environment: Environment, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    code = "import os, sys; print('a'); os.write(1, b'b'); os.system('echo c'); sys.__stderr__.write('d')"
+    code = """
+import os, sys
+print("a"); os.write(1, b"b"); os.system("echo c"); sys.__stderr__.write("d")
+"""
 
     run(environment, code)
 

@@ -220,13 +220,17 @@ def test_cycles_leave_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_killing_the_owner_leaves_no_kernel(tmp_path: Path) -> None:
+    code = """
+import os, subprocess
+child = subprocess.Popen(["sleep", "999"])
+os.getpid(), os.getppid(), child.pid
+"""
     program = f"""
-import os, sys
+import sys
 from taskweaver_ext import Environment
 environment = Environment({str(tmp_path)!r})
 environment.start_session("s1")
-pid = environment.execute_code("s1", "import os, subprocess; c = subprocess.Popen(['sleep', '999']); os.getpid(), os.getppid(), c.pid").output
-print(pid, flush=True)
+print(environment.execute_code("s1", {code!r}).output, flush=True)
 sys.stdin.read()
 """
     owner = subprocess.Popen(
