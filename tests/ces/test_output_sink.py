@@ -69,12 +69,13 @@ def test_nothing_is_lost_and_no_character_is_cut(
 
     record = sink.finish()
 
-    for stream, kept in (("stdout", record.stdout), ("stderr", record.stderr)):
+    kept_texts: dict[StreamName, list[str]] = {"stdout": record.stdout, "stderr": record.stderr}
+    for stream, kept in kept_texts.items():
         whole = "".join(text for name, text in pieces if name == stream)
         path = folder / f"e1.{stream}"
         if "".join(kept) != whole:
             assert path.read_text() == whole
-            assert record.full_output_paths[stream] == path  # type: ignore[index]
+            assert record.full_output_paths[stream] == path
         assert "\ufffd" not in "".join(kept)
         assert whole.startswith(kept[0] if kept else "")
     assert sum(len(text.encode()) for text in record.stdout + record.stderr) <= 60
@@ -132,9 +133,11 @@ def test_a_disk_that_fills_up_on_the_way_is_reported(tmp_path: Path) -> None:
 def test_the_limit_is_noticed(tmp_path: Path) -> None:
     sink = OutputSink(tmp_path, "e1", max_bytes=10)
     sink.write("stdout", b"12345")
-    assert not sink.limit_reached
+    before = sink.limit_reached
     sink.write("stderr", b"123456")
-    assert sink.limit_reached
+    after = sink.limit_reached
+
+    assert (before, after) == (False, True)
     sink.close()
 
 

@@ -1,4 +1,4 @@
-"""What tests of executions share: a heard execution, memory of a process, waiting for a condition."""
+"""What tests of executions share: an execution heard, memory watched, conditions waited for."""
 
 from __future__ import annotations
 
@@ -81,6 +81,14 @@ def wait_until(condition: Callable[[], object], seconds: float = LIMIT_SECONDS) 
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true in time"
         time.sleep(0.01)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or only waits to be collected."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 class MemoryWatch:

@@ -108,13 +108,14 @@ class Kernel(IPythonKernel):
         self, prompt: str, ident: object, parent: object, password: bool = False
     ) -> str:
         """Ask on the wire, where the question keeps its place among the output."""
+        session: Any = self.session
         while self.stdin_socket.poll(0):  # an answer that came too late for its question
-            self.session.recv(self.stdin_socket)
+            session.recv(self.stdin_socket)
         question = json.dumps({"prompt": prompt, "password": password})
         self.runtime.send_message("input_request", question.encode())
         while not self.stdin_socket.poll(_SIGNAL_CHECK_MILLISECONDS):
             continue  # let an interrupt through
-        _, reply = self.session.recv(self.stdin_socket)
+        _, reply = session.recv(self.stdin_socket)
         answer: str = reply["content"]["value"]
         if answer == _END_OF_INPUT:
             raise EOFError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -14,7 +15,7 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import StatusChanged
 from taskweaver_ext.ces.results import ExecutionStatus
 from taskweaver_ext.errors import KernelDiedError
-from tests.support.executions import LIMIT_SECONDS, kernel_pid, run, wait_until
+from tests.support.executions import LIMIT_SECONDS, has_ended, kernel_pid, run, wait_until
 
 DEATHS = {
     "SIGKILL": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
@@ -207,14 +208,7 @@ ctypes.PyDLL(None).sleep(1_000_000)
 
     assert result.status is ExecutionStatus.TIMEOUT
     for pid in map(int, pids.read_text().split()):
-        wait_until(lambda pid=pid: not _is_running(pid))
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+        wait_until(partial(has_ended, pid))
 
 
 def test_an_interrupt_when_idle_does_not_hit_the_next_execution(environment: Environment) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -16,7 +17,7 @@ import pytest
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.results import ExecutionStatus
 from taskweaver_ext.errors import KernelStartError, SessionError
-from tests.support.executions import LIMIT_SECONDS, kernel_pid, run, wait_until
+from tests.support.executions import LIMIT_SECONDS, has_ended, kernel_pid, run, wait_until
 
 
 def test_an_unknown_session_is_named(environment: Environment) -> None:
@@ -244,16 +245,9 @@ sys.stdin.read()
     owner.wait()
 
     for pid in pids:
-        wait_until(lambda pid=pid: not psutil.pid_exists(pid) or _is_zombie(pid), 10)
+        wait_until(partial(has_ended, pid), 10)
     owner.stdin.close()
     owner.stdout.close()
-
-
-def _is_zombie(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 @pytest.mark.parametrize("warm_start", [True, False], ids=["warm", "ordinary"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from tests.support.executions import (
 
 MEGABYTE = 1 << 20
 
-FLOODS = {
+FLOODS: dict[str, tuple[str, Callable[[], Iterable[str]]]] = {
     "a million lines": (
         "for i in range(1_000_000): print('line', i)",
         lambda: (f"line {i}\n" for i in range(1_000_000)),
