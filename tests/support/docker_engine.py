@@ -1,7 +1,8 @@
 """A Docker engine of our own for tests: installed, started and stopped without systemd.
 
-    python -m tests.support.docker_engine start [FOLDER]   prints DOCKER_HOST=...
-    python -m tests.support.docker_engine stop [FOLDER]    stops only what `start` started
+    python -m tests.support.docker_engine with COMMAND...   stops what it started afterwards
+    python -m tests.support.docker_engine start             prints DOCKER_HOST=...
+    python -m tests.support.docker_engine stop              stops only what `start` started
 
 Standard library only, because it runs before anything is installed.
 """
@@ -169,8 +170,8 @@ def install() -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     install_packages = [*apt, "install", "--no-install-recommends", *_PACKAGES]
     try:
-        for command in ([*apt, "update"], install_packages):
-            run = subprocess.run(command, env=environment, capture_output=True, text=True)
+        subprocess.run([*apt, "update"], env=environment, capture_output=True)
+        run = subprocess.run(install_packages, env=environment, capture_output=True, text=True)
         if run.returncode != 0:
             raise EngineError(f"docker.io cannot be installed: {run.stderr.strip()[-300:]}")
     finally:
@@ -213,27 +214,57 @@ def _mount_cgroups() -> None:
             subprocess.run(["mount", "-t", "cgroup", "-o", name, "cgroup", str(folder)])
 
 
-def main(arguments: list[str]) -> int:
-    """Start or stop the engine of tests."""
-    folder = Path(arguments[1]) if len(arguments) > 1 else DEFAULT_FOLDER
-    engine = PrivateEngine(folder)
-    if arguments[:1] == ["stop"]:
-        engine.stop()
-        return 0
-    if arguments[:1] != ["start"]:
-        sys.stderr.write(__doc__ or "")
-        return 2
-    url = find_engine(folder)
+def run_with_engine(command: list[str]) -> int:
+    """Run a command with an engine, if there can be one; stop the engine if it is ours."""
+    url, engine = find_engine(), None
     if url is None:
+        engine = PrivateEngine(DEFAULT_FOLDER)
         try:
             engine.start()
+            url = engine.url
         except EngineError as error:
-            sys.stderr.write(f"error: {error}\n")
-            return 1
-        url = engine.url
-    sys.stdout.write(f"DOCKER_HOST={url}\n")
-    return 0
+            sys.stderr.write(f"no Docker engine: {error}\n")
+    environment = {**os.environ, **({"DOCKER_HOST": url} if url else {})}
+    try:
+        with _interrupts_left_to_the_command():
+            return subprocess.run(command, env=environment).returncode
+    finally:
+        if engine is not None:
+            engine.stop()
+
+
+@contextlib.contextmanager
+def _interrupts_left_to_the_command() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def main(arguments: list[str]) -> int:
+    """Start or stop the engine of tests."""
+    match arguments:
+        case ["with", *command] if command:
+            return run_with_engine(command)
+        case ["start"]:
+            url = find_engine()
+            if url is None:
+                engine = PrivateEngine(DEFAULT_FOLDER)
+                engine.start()
+                url = engine.url
+            sys.stdout.write(f"DOCKER_HOST={url}\n")
+            return 0
+        case ["stop"]:
+            PrivateEngine(DEFAULT_FOLDER).stop()
+            return 0
+        case _:
+            sys.stderr.write(__doc__ or "")
+            return 2
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except EngineError as failure:
+        sys.exit(f"error: {failure}")

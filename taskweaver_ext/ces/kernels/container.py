@@ -335,7 +335,7 @@ class ContainerKernelHost:
 
     def _clean_up_after_others(self, engine: Engine) -> None:
         """Remove what crashed processes left, once for each engine, while the kernel starts."""
-        if engine.is_used_first():
+        if engine.is_used_first() or engine.unremoved:
             self._cleaning = threading.Thread(
                 target=_remove_leftovers, args=(engine,), name="taskweaver-leftovers", daemon=True
             )
@@ -380,10 +380,12 @@ class ContainerKernelHost:
             advice = "; the code goes on when it is unpaused" if self._is_paused else ""
             self._tell(HostNotice("paused" if self._is_paused else "resumed",
                                   f"The container was {change}{advice}."))  # fmt: skip
-        elif change == "engine_gone" and self._process is None:
-            # Nobody else could tell whether the kernel lives.
-            self._has_ended.set()
-            self._end.wake()
+        elif change == "engine_gone":
+            self._has_ended.set()  # as far as the engine could tell
+            if self._process is None:
+                self._end.wake()  # nobody else could tell whether the kernel lives
+        elif change == "engine_back":
+            self._has_ended.clear()
 
     def _limits_met(self, reply: Mapping[str, Any]) -> Iterator[HostNotice]:
         """Say which limits were met since this was asked last."""
@@ -431,7 +433,7 @@ class ContainerKernelHost:
 
     def _find_death(self, engine: Engine, container: str) -> KernelDeath | None:
         try:
-            state = engine.inspect(container)["State"]
+            state = engine.state(container)
         except NotInEngineError:
             state = {"Status": "removing"}
         except EngineError:

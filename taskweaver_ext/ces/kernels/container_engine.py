@@ -30,6 +30,7 @@ ContainerChange: TypeAlias = Literal[
 OnChange: TypeAlias = Callable[[ContainerChange], None]
 
 _CALL_SECONDS = 20
+_STATE_SECONDS = 2
 _BUILD_SECONDS = 900
 _LOOK_AGAIN_SECONDS = 0.25
 _CHANGES: Mapping[str, ContainerChange] = {
@@ -75,9 +76,12 @@ class Engine:
         """Connect; raises EngineGoneError."""
         self.url = url
         self._client = _connect(url, _CALL_SECONDS)
+        self._impatient_client = _connect(url, _STATE_SECONDS, self._client.api_version)
         self._events = _Events(self)
         self._traits: EngineTraits | None = None
         self._uses = itertools.count()
+        self.unremoved: set[str] = set()
+        """Containers that could not be removed, because the engine was gone."""
 
     def is_used_first(self) -> bool:
         """True for whoever asks first in this process."""
@@ -120,6 +124,12 @@ class Engine:
             found: dict[str, Any] = self._client.inspect_container(container)
         return found
 
+    def state(self, container: str) -> dict[str, Any]:
+        """Whether a container runs or how it ended; an engine that takes long counts as gone."""
+        with _translated(self.url):
+            found: dict[str, Any] = self._impatient_client.inspect_container(container)
+        return dict(found["State"])
+
     def kill(self, container: str) -> None:
         """Kill everything in a container; a paused one too."""
         with _translated(self.url):
@@ -132,9 +142,13 @@ class Engine:
                 self._client.remove_container(container, force=True, v=True)
         except NotInEngineError:
             pass
+        except EngineGoneError:
+            self.unremoved.add(container)
+            raise
         except EngineError as error:
             if "already in progress" not in str(error):
                 raise
+        self.unremoved.discard(container)
 
     def log_tail(self, container: str, lines: int) -> str:
         """The last lines that a container's first process wrote."""
@@ -234,6 +248,7 @@ class Engine:
     def close(self) -> None:
         """Let go of the line and the thread."""
         self._events.close()
+        self._impatient_client.close()
         self._client.close()
 
 
@@ -317,8 +332,7 @@ class _Events:
             containers = list(self._watchers)
         for container in containers:
             try:
-                state = self._engine.inspect(container)["State"]
-                has_ended = state["Status"] in ("exited", "dead")
+                has_ended = self._engine.state(container)["Status"] in ("exited", "dead")
             except NotInEngineError:
                 has_ended = True
             if has_ended:
@@ -418,11 +432,11 @@ def _raise_if_failed(step: Mapping[str, Any]) -> None:
         raise EngineError(str(step["error"]).strip())
 
 
-def _connect(url: str, seconds: int) -> APIClient:
+def _connect(url: str, seconds: int, version: str = "auto") -> APIClient:
     import docker
 
     with _translated(url):
-        return docker.APIClient(base_url=url, version="auto", timeout=seconds)
+        return docker.APIClient(base_url=url, version=version, timeout=seconds)
 
 
 def _traits(info: Mapping[str, Any]) -> EngineTraits:

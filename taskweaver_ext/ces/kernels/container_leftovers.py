@@ -75,7 +75,8 @@ def remove_leftovers(engine: Engine) -> list[str]:
     for container in engine.list_ours():
         labels = container.get("Labels") or {}
         owner = Owner.parse(labels.get(OWNER_LABEL, ""))
-        if owner is None or not owner.is_dead(engine_is_here=engine_is_here):
+        is_dead = owner is not None and owner.is_dead(engine_is_here=engine_is_here)
+        if not is_dead and container["Id"] not in engine.unremoved:
             continue
         name = str((container.get("Names") or [container["Id"]])[0]).lstrip("/")
         try:
