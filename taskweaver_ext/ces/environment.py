@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import zmq
 
@@ -26,6 +26,9 @@ from taskweaver_ext.ces.late_output import OnLateOutput
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
 from taskweaver_ext.ces.results import ExecutionResult
 from taskweaver_ext.errors import ConfigError, SessionError
+
+if TYPE_CHECKING:
+    from taskweaver_ext.ces.kernels.container_description import ContainerSettings
 
 
 class Environment:
@@ -48,6 +51,7 @@ class Environment:
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         warm_start: bool = True,
         preload: Sequence[str] = (),
+        container: ContainerSettings | None = None,
     ) -> None:
         """Settings of all sessions.
 
@@ -59,18 +63,23 @@ class Environment:
             max_output_bytes: What one execution may write before it is stopped.
             warm_start: Fork kernels from a process that has imported what they need.
             preload: Modules that process imports besides.
+            container: How containers are made, with `EnvMode.Container`.
         """
-        if env_mode is not EnvMode.Local:
+        if env_mode is EnvMode.Gateway:
             raise ConfigError(
-                f"Kernels cannot run in mode {env_mode.value!r} yet; use EnvMode.Local."
+                "Kernels behind a gateway are not supported yet; use EnvMode.Local or"
+                " EnvMode.Container."
             )
         self.env_id = env_id or f"env-{uuid.uuid4().hex[:8]}"
         self.env_dir = Path(env_dir).absolute()
+        self.env_mode = env_mode
+        self._container = container
         self._python = python
         self._variables = dict(env or {})
         self._memory_limit = memory_limit
         self._max_output_bytes = max_output_bytes
-        self._zygotes = Zygotes(preload) if warm_start and can_fork() else None
+        is_warm = env_mode is EnvMode.Local and warm_start and can_fork()
+        self._zygotes = Zygotes(preload) if is_warm else None
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._sessions: dict[str, KernelSession] = {}
         self._lock = threading.Lock()
@@ -229,6 +238,8 @@ class Environment:
         return session
 
     def _make_host(self, session_id: str, cwd: Path) -> KernelHost:
+        if self.env_mode is EnvMode.Container:
+            return self._make_container_host(session_id, cwd)
         environment = child_environment(self._variables)
         python = find_python(self._python, cwd, environment)
         environment = environment_of(python, environment)
@@ -242,3 +253,20 @@ class Environment:
         )
         zygote = self._zygotes.get(python, environment) if self._zygotes else None
         return LocalKernelHost(settings, self._context, zygote)
+
+    def _make_container_host(self, session_id: str, cwd: Path) -> KernelHost:
+        # Only who runs containers pays for their machinery.
+        from taskweaver_ext.ces.kernels.container import (
+            ContainerKernelHost,
+            ContainerKernelSettings,
+        )
+        from taskweaver_ext.ces.kernels.container_description import ContainerSettings
+
+        settings = ContainerKernelSettings(
+            container=self._container or ContainerSettings(),
+            cwd=cwd,
+            env_id=self.env_id,
+            session_id=session_id,
+            environment=self._variables,
+        )
+        return ContainerKernelHost(settings, self._context)

@@ -36,6 +36,8 @@ class PluginContext:
         self._publish = publish
         self._env_id = env_id
         self._session_id = session_id
+        self._folder = Path.cwd()
+        """The session's working directory, wherever code goes later."""
         self._announced_later: list[dict[str, Any]] = []
         self.execution: dict[str, Any] = {}
         """What came with the running request: execution id and session variables."""
@@ -77,7 +79,7 @@ class PluginContext:
     ) -> str:
         """Save `val` as a file of the session and announce it; return its id."""
         artifact = self._describe(name, file_name, type, desc or _preview(val))
-        _save(val, Path(artifact["path"]))
+        _save(val, self._folder / artifact["path"])
         self._announce(artifact)
         return str(artifact["id"])
 
@@ -87,7 +89,7 @@ class PluginContext:
         """Give an id and a path to write to; announced when the execution ends."""
         artifact = self._describe(name, file_name, type, desc)
         self._announced_later.append(artifact)
-        return str(artifact["id"]), str(artifact["path"])
+        return str(artifact["id"]), str(self._folder / artifact["path"])
 
     def wrap_text_with_delimiter_temporal(self, text: str) -> str:
         """Mark a text as temporary, as TaskWeaver does."""
@@ -97,25 +99,24 @@ class PluginContext:
         """Called at the end of an execution: announce files promised by `create_artifact_path`."""
         while self._announced_later:
             artifact = self._announced_later.pop(0)
-            if os.path.exists(artifact["path"]):
+            if (self._folder / artifact["path"]).exists():
                 self._announce(artifact)
 
     def _describe(self, name: str, file_name: str, type: str, preview: str) -> dict[str, Any]:
         artifact_id = f"{self.execution_id or 'artifact'}-{uuid.uuid4().hex[:8]}"
         safe_name = os.path.basename(file_name) or "artifact"
-        path = Path.cwd() / f"{artifact_id}_{safe_name}"
         return {
             "id": artifact_id,
             "name": name,
             "type": type,
             "original_name": file_name,
-            "path": str(path),
+            "path": f"{artifact_id}_{safe_name}",  # relative: the client may see another root
             "preview": preview,
         }
 
     def _announce(self, artifact: dict[str, Any]) -> None:
         if self.carries_contents:
-            content = Path(artifact["path"]).read_bytes()
+            content = (self._folder / artifact["path"]).read_bytes()
             artifact = {**artifact, "content": base64.b64encode(content).decode("ascii")}
         self._publish(ARTIFACT_MIME, artifact)
 
