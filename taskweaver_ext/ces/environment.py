@@ -19,8 +19,9 @@ from taskweaver_ext.ces.child_environment import child_environment
 from taskweaver_ext.ces.interpreters import environment_of, find_python
 from taskweaver_ext.ces.kernel_session import KernelSession, SessionFolder
 from taskweaver_ext.ces.kernels.execution import OnEvent, OnInput, OnOutput
-from taskweaver_ext.ces.kernels.host import EnvMode, KernelHost
+from taskweaver_ext.ces.kernels.host import EnvMode, KernelHost, StartedKernel, start_kernel
 from taskweaver_ext.ces.kernels.local import LocalKernelHost, LocalKernelSettings
+from taskweaver_ext.ces.kernels.spare import SpareKernels
 from taskweaver_ext.ces.kernels.zygote import Zygotes, can_fork
 from taskweaver_ext.ces.late_output import OnLateOutput
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
@@ -51,6 +52,7 @@ class Environment:
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         warm_start: bool = True,
         preload: Sequence[str] = (),
+        spare_kernels: int = 0,
         container: ContainerSettings | None = None,
     ) -> None:
         """Settings of all sessions.
@@ -63,6 +65,7 @@ class Environment:
             max_output_bytes: What one execution may write before it is stopped.
             warm_start: Fork kernels from a process that has imported what they need.
             preload: Modules that process imports besides.
+            spare_kernels: How many local kernels are started before they are asked for.
             container: How containers are made, with `EnvMode.Container`.
         """
         if env_mode is EnvMode.Gateway:
@@ -84,13 +87,13 @@ class Environment:
         self._sessions: dict[str, KernelSession] = {}
         self._lock = threading.Lock()
         self._warm_up()
+        can_spare = env_mode is EnvMode.Local and spare_kernels > 0
+        self._spares = SpareKernels(spare_kernels, self._start_spare) if can_spare else None
 
     def _warm_up(self) -> None:
         """Let the zygote import while the caller does other things."""
         if self._zygotes is not None:
-            environment = child_environment(self._variables)
-            python = find_python(self._python, self.env_dir, environment)
-            self._zygotes.get(python, environment_of(python, environment))
+            self._zygotes.get(*self._interpreter(self.env_dir))
 
     def start_session(
         self,
@@ -115,7 +118,7 @@ class Environment:
         session = KernelSession(
             session_id,
             folder,
-            make_host=lambda: self._make_host(session_id, folder.cwd),
+            start_kernel=lambda: self._start_kernel(session_id, folder.cwd),
             on_late_output=on_late_output,
             max_output_bytes=self._max_output_bytes,
         )
@@ -212,6 +215,8 @@ class Environment:
             sessions, self._sessions = list(self._sessions.values()), {}
         for session in sessions:
             session.stop()
+        if self._spares is not None:
+            self._spares.close()
         if self._zygotes is not None:
             self._zygotes.close()
         self._context.term()
@@ -237,12 +242,28 @@ class Environment:
             )
         return session
 
-    def _make_host(self, session_id: str, cwd: Path) -> KernelHost:
+    def _start_kernel(self, session_id: str, cwd: Path) -> StartedKernel:
         if self.env_mode is EnvMode.Container:
-            return self._make_container_host(session_id, cwd)
+            return start_kernel(self._make_container_host(session_id, cwd))
+        python, environment = self._interpreter(cwd)
+        is_common = python == self._interpreter(self.env_dir)[0]
+        if self._spares and is_common and (spare := self._spares.take()) is not None:
+            belongs_to = {"session_id": session_id, "cwd": str(cwd)}
+            return StartedKernel(spare.host, spare.connection, belongs_to)
+        return start_kernel(self._make_local_host(session_id, cwd, python, environment))
+
+    def _start_spare(self) -> StartedKernel:
+        python, environment = self._interpreter(self.env_dir)
+        return start_kernel(self._make_local_host("", Path("/"), python, environment))
+
+    def _interpreter(self, cwd: Path) -> tuple[str, dict[str, str]]:
         environment = child_environment(self._variables)
         python = find_python(self._python, cwd, environment)
-        environment = environment_of(python, environment)
+        return python, environment_of(python, environment)
+
+    def _make_local_host(
+        self, session_id: str, cwd: Path, python: str, environment: dict[str, str]
+    ) -> KernelHost:
         settings = LocalKernelSettings(
             python=python,
             cwd=cwd,

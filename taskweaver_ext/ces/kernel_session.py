@@ -14,7 +14,7 @@ from typing import Any
 from taskweaver_ext.ces.artifacts import ArtifactStore
 from taskweaver_ext.ces.events import StatusChanged
 from taskweaver_ext.ces.kernels.execution import Execution, OnEvent, OnInput, OnOutput
-from taskweaver_ext.ces.kernels.host import KernelHost
+from taskweaver_ext.ces.kernels.host import StartedKernel
 from taskweaver_ext.ces.kernels.reader import GRACE_SECONDS, KernelReader
 from taskweaver_ext.ces.late_output import LateOutputs, OnLateOutput
 from taskweaver_ext.ces.output_sink import OutputSink
@@ -93,7 +93,7 @@ class KernelSession:
 
     Threads:
         `_turn` is held by the thread whose execution runs, for as long as it
-        runs, and by whoever replaces the kernel. `_lock` guards `_host`,
+        runs, and by whoever replaces the kernel. `_lock` guards `_kernel`,
         `_reader` and `_running`, which `interrupt` and `stop` use from any thread.
     """
 
@@ -102,19 +102,19 @@ class KernelSession:
         session_id: str,
         folder: SessionFolder,
         *,
-        make_host: Callable[[], KernelHost],
+        start_kernel: Callable[[], StartedKernel],
         on_late_output: OnLateOutput | None,
         max_output_bytes: int,
     ) -> None:
         self._id = session_id
         self._folder = folder
-        self._make_host = make_host
+        self._start = start_kernel
         self._max_output_bytes = max_output_bytes
         self._late_outputs = LateOutputs(folder.outputs, on_late_output, max_output_bytes)
         self._artifacts = ArtifactStore(folder.artifacts, folder.cwd)
         self._turn = threading.Lock()
         self._lock = threading.Lock()
-        self._host: KernelHost | None = None
+        self._kernel: StartedKernel | None = None
         self._reader: KernelReader | None = None
         self._running: Execution | None = None
         self._plugins: dict[str, dict[str, Any]] = {}
@@ -209,27 +209,22 @@ class KernelSession:
     def _start_kernel(self) -> None:
         if self._is_stopped:
             raise SessionError(f"Session {self._id!r} has been stopped. Start it again to use it.")
-        host = self._make_host()
-        try:
-            connection = host.start()
-        except BaseException:
-            host.stop()
-            raise
-        reader = KernelReader(host, connection, self._late_outputs.take, self._id)
+        kernel = self._start()
+        reader = KernelReader(kernel.host, kernel.connection, self._late_outputs.take, self._id)
         reader.start()
         with self._lock:
-            self._host, self._reader = host, reader
+            self._kernel, self._reader = kernel, reader
         for plugin in self._plugins.values():
             self._command("load_plugin", plugin)
 
     def _stop_kernel(self) -> None:
         with self._lock:
-            host, reader = self._host, self._reader
-            self._host = self._reader = None
+            kernel, reader = self._kernel, self._reader
+            self._kernel = self._reader = None
         if reader is not None:
             reader.stop()
-        if host is not None:
-            host.stop()
+        if kernel is not None:
+            kernel.host.stop()
 
     def _replace_dead_kernel(self, execution: Execution) -> None:
         """Start a fresh kernel if the last one is gone, and say what that costs."""
@@ -255,11 +250,12 @@ class KernelSession:
 
     def _run(self, execution: Execution) -> ExecutionResult:
         with self._lock:
-            reader = self._reader
+            kernel, reader = self._kernel, self._reader
             self._running = execution
-        if reader is None:
+        if kernel is None or reader is None:
             raise SessionError(f"Session {self._id!r} has been stopped. Start it again to use it.")
         try:
+            execution.metadata.update(kernel.metadata)
             reader.submit(execution)
             result = execution.deliver(lambda text: reader.answer(execution, text))
         except BaseException:

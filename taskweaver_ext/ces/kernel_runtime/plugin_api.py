@@ -44,6 +44,14 @@ class PluginContext:
         self.carries_contents = False
         """True where the session's folder is not on a shared disk: files travel in messages."""
 
+    def begin(self, request: dict[str, Any]) -> None:
+        """An execution starts. A kernel that was started in advance learns whose it is."""
+        self.execution = request
+        if request.get("cwd", str(self._folder)) != str(self._folder):
+            self._folder = Path(request["cwd"])
+            os.chdir(self._folder)
+        self._session_id = request.get("session_id", self._session_id)
+
     @property
     def env_id(self) -> str:
         """Which environment this is."""

@@ -91,7 +91,7 @@ class Runtime:
         """Run one request, whose metadata is `request`, and say how it ended."""
         ordinal = int(request.get("ordinal", 0))
         self.queue.begin(ordinal)
-        self.context.execution = request
+        self.context.begin(request)
         processor_seconds = time.process_time()
         # An interrupt may strike until the flag is down again, so the flag is taken
         # down before anything is called, on both ways out.

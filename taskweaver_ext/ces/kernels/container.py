@@ -158,10 +158,10 @@ class ContainerKernelHost:
         except (EngineError, OSError) as error:
             raise self._start_error(str(error)) from error
 
-    def death(self) -> KernelDeath | None:
+    def death(self, wait_seconds: float = _DEATH_SECONDS) -> KernelDeath | None:
         """How the container ended; waits a moment for the engine to say so."""
         if self._death is None and self._engine is not None and self._container is not None:
-            self._has_ended.wait(_DEATH_SECONDS)
+            self._has_ended.wait(wait_seconds)
             self._death = self._find_death(self._engine, self._container)
         return self._death
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from taskweaver_ext.ces.results import KernelDeath, StreamName
@@ -115,7 +115,7 @@ class KernelHost(Protocol):
     def start(self) -> KernelConnection:
         """Start the kernel and wait until it is ready; raises `KernelStartError`."""
 
-    def death(self) -> KernelDeath | None:
+    def death(self, wait_seconds: float = 1.0) -> KernelDeath | None:
         """How the kernel died; None while it lives. Waits a moment for the cause."""
 
     def interrupt(self) -> None:
@@ -126,3 +126,22 @@ class KernelHost(Protocol):
 
     def stop(self) -> None:
         """End the kernel and leave nothing: no process, container, folder or socket."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartedKernel:
+    """A kernel that is ready, and the line to it."""
+
+    host: KernelHost
+    connection: KernelConnection
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What goes with every request: tells a spare kernel whose it has become."""
+
+
+def start_kernel(host: KernelHost, metadata: Mapping[str, Any] | None = None) -> StartedKernel:
+    """Start a kernel, or leave nothing of it."""
+    try:
+        return StartedKernel(host, host.start(), metadata or {})
+    except BaseException:
+        host.stop()
+        raise

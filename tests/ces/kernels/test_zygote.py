@@ -12,7 +12,7 @@ import pytest
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.results import ExecutionStatus
 from taskweaver_ext.errors import KernelStartError
-from tests.support.executions import kernel_pid, run, wait_until
+from tests.support.executions import has_ended, kernel_pid, run, wait_until
 
 BEHAVIOURS = {
     "signals": """
@@ -167,3 +167,33 @@ def test_nothing_of_a_dead_zygote_is_left(tmp_path: Path) -> None:
 
     wait_until(lambda: not psutil.pid_exists(zygote) and not psutil.pid_exists(kernel), 10)
     assert not psutil.pid_exists(kernel)
+
+
+def test_a_spare_kernel_becomes_its_sessions_own(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "helper.py").write_text("answer = 42")
+    with Environment(tmp_path / "env", spare_kernels=1) as environment:
+        assert environment._spares is not None
+        ready = environment._spares._ready
+        wait_until(lambda: len(ready) == 1)
+        spare = ready[0].host
+        environment.start_session("s1", cwd=tmp_path / "work")
+
+        result = environment.execute_code("s1", "import os, helper; os.getcwd(), helper.answer")
+
+        assert kernel_pid(environment) == spare.pid  # type: ignore[attr-defined]
+        assert result.output == repr((str(tmp_path / "work"), 42))
+        wait_until(lambda: len(ready) == 1)  # the next is at hand
+
+
+def test_a_spare_kernel_that_died_is_not_given_out(tmp_path: Path) -> None:
+    with Environment(tmp_path / "env", spare_kernels=1) as environment:
+        assert environment._spares is not None
+        ready = environment._spares._ready
+        wait_until(lambda: len(ready) == 1)
+        spare = ready[0].host.pid  # type: ignore[attr-defined]
+        psutil.Process(spare).kill()
+        wait_until(lambda: has_ended(spare))
+        environment.start_session("s1")
+
+        assert run(environment, "print('alive')").text() == "alive\n"
