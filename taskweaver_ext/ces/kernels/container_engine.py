@@ -1,8 +1,7 @@
 """The Docker engine: one line to it for all sessions of this process, one thread for its events.
 
 The SDK ends here: nothing else imports it, and its errors leave this module
-as one of the three below. It is imported when the first engine is asked for,
-because it takes as long to import as everything else together.
+as one of the three below.
 """
 
 from __future__ import annotations
@@ -15,11 +14,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import IO, Any, Literal, TypeAlias
 
-if TYPE_CHECKING:
-    from docker import APIClient
-    from docker.types.daemon import CancellableStream
+import docker.errors
+import requests.exceptions
+import urllib3.exceptions
+from docker import APIClient
+from docker.types.daemon import CancellableStream
 
 LABEL = "taskweaver_ext"
 """What all labels of ours begin with, and the label of everything of ours."""
@@ -408,10 +409,6 @@ def shared_engine(url: str) -> Engine:
 @contextlib.contextmanager
 def _translated(url: str) -> Iterator[None]:
     """Turn the SDK's errors into ours."""
-    import docker.errors
-    import requests.exceptions
-    import urllib3.exceptions
-
     try:
         yield
     except docker.errors.NotFound as error:
@@ -433,10 +430,8 @@ def _raise_if_failed(step: Mapping[str, Any]) -> None:
 
 
 def _connect(url: str, seconds: int, version: str = "auto") -> APIClient:
-    import docker
-
     with _translated(url):
-        return docker.APIClient(base_url=url, version=version, timeout=seconds)
+        return APIClient(base_url=url, version=version, timeout=seconds)
 
 
 def _traits(info: Mapping[str, Any]) -> EngineTraits:

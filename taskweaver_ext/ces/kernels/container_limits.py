@@ -149,6 +149,8 @@ class FolderWatch:
         self._limit_bytes = limit_bytes
         self._on_too_much = on_too_much
         self._is_stopped = threading.Event()
+        self.has_started = threading.Event()
+        """Set once it is known what the folder held before."""
         self._thread = threading.Thread(
             target=self._run, name=f"taskweaver-folder-{name}", daemon=True
         )
@@ -166,6 +168,7 @@ class FolderWatch:
     def _run(self) -> None:
         before = measured = self._measure()
         free, measured_at, seconds = self._free_bytes(), time.monotonic(), 0.0
+        self.has_started.set()
         while not self._is_stopped.wait(max(_LOOK_SECONDS, 10 * seconds)):
             # Looking at the free space costs nothing; only a loss of it can be our growth.
             room = max(0, before + self._limit_bytes - measured)
