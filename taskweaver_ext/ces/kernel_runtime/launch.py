@@ -136,6 +136,10 @@ class _NoProfile(ProfileDir):
     def _mkdir(self, *args: object) -> bool:
         return False
 
+    @observe("startup_dir")
+    def check_startup_dir(self, change: object = None) -> None:
+        """Older versions of IPython write a README here."""
+
 
 class KernelApp(IPKernelApp):
     """ipykernel's application, told everything by its caller: no arguments, no config files."""

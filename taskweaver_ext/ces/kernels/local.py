@@ -35,7 +35,7 @@ from taskweaver_ext.errors import KernelStartError
 START_SECONDS = 60.0
 _DEATH_SECONDS = 1.0
 _LIVENESS_MILLISECONDS = 50
-_LOG_TAIL_CHARACTERS = 2000
+_LAST_WORDS_CHARACTERS = 2000
 
 # Socket paths are limited to 107 bytes, so a deep TMPDIR would not do.
 _SOCKET_FOLDER = "/tmp" if os.path.isdir("/tmp") else tempfile.gettempdir()
@@ -106,7 +106,7 @@ class LocalKernelHost:
             connection.wait_until_ready(START_SECONDS)
         except (TimeoutError, ConnectionError) as error:
             connection.close()
-            raise self._start_error() from error
+            raise self._start_error(str(error)) from error
         return connection
 
     def death(self, wait_seconds: float = _DEATH_SECONDS) -> KernelDeath | None:
@@ -187,19 +187,18 @@ class LocalKernelHost:
                 break
         raise self._start_error()
 
-    def _start_error(self) -> KernelStartError:
-        """Why the kernel did not start, with what to do about it."""
+    def _start_error(self, said: str = "") -> KernelStartError:
+        """Why the kernel did not start, with what to do about it and its last words."""
         if (error := explain_why_unusable(self._settings.python)) is not None:
             return error
-        try:
-            log = self._log_path.read_text(errors="replace")[-_LOG_TAIL_CHARACTERS:].strip()
-        except OSError:
-            log = ""
+        with contextlib.suppress(OSError):
+            said = self._log_path.read_text(errors="replace") + said
+        said = said.strip()[-_LAST_WORDS_CHARACTERS:]
         death = self.death()
         how = f"it {death.detail}" if death else f"it was not ready after {START_SECONDS:g} s"
         return KernelStartError(
             f"The kernel of session {self._settings.session_id!r} did not start: {how}."
-            + (f" Its log ends with:\n{log}" if log else "")
+            + (f" Its last words:\n{said}" if said else "")
         )
 
 

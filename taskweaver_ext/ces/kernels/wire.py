@@ -199,18 +199,21 @@ class WireConnection:
             yield from self._receive_the_last()
 
     def wait_until_ready(self, seconds: float) -> None:
-        """Wait for the kernel's hello; raises TimeoutError or ConnectionError."""
+        """Wait for the kernel's hello; raises TimeoutError or ConnectionError, with its words."""
         deadline = time.monotonic() + seconds
+        said = ""
         while True:
             for received in self.receive(max(0.0, deadline - time.monotonic())):
+                if isinstance(received, OutputReceived):
+                    said += received.data.decode("utf-8", "replace")
                 if isinstance(received, KernelGone):
-                    raise ConnectionError
+                    raise ConnectionError(said)
                 if isinstance(received, MessageReceived) and received.message_type == "hello":
                     if received.content.get("key") != self._key:
                         raise ConnectionError
                     return
             if time.monotonic() > deadline:
-                raise TimeoutError
+                raise TimeoutError(said)
 
     def close(self) -> None:
         """Close every socket, pipe and descriptor."""
