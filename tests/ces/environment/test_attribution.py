@@ -74,7 +74,7 @@ os.write(1, "€".encode()[1:])
 def test_a_background_child_writes_late_under_its_own_execution(
     environment: Environment, late_outputs: queue.Queue[LateOutput], tmp_path: Path
 ) -> None:
-    gate = tmp_path / "gate"
+    gate = tmp_path / "session" / "cwd" / "gate"
     wait = f"until [ -e {gate} ]; do sleep 0.01; done; echo late child"
     environment.execute_code(
         "s1", f"import subprocess; p = subprocess.Popen(['sh', '-c', {wait!r}])", exec_id="first"

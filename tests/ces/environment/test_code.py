@@ -177,6 +177,7 @@ clear_output(wait=True)
     assert [d.bundle["text/plain"] for d in heard.result.displays] == ["'two'"]
 
 
+@pytest.mark.local_only
 def test_a_chart_is_saved_as_an_artifact(environment: Environment) -> None:
     code = """
 import matplotlib.pyplot as plt
@@ -191,6 +192,19 @@ plt.plot([1, 2, 3]); plt.show()
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_mode & 0o777 == 0o600
     assert "ArtifactProduced" in [type(e).__name__ for e in heard.events]
+
+
+def test_a_displayed_image_is_saved_as_an_artifact(environment: Environment) -> None:
+    code = """
+from IPython.display import display
+display({"image/png": "iVBORw0KGgo=", "text/plain": "a picture"}, raw=True)
+"""
+
+    result = environment.execute_code("s1", code, exec_id="e7")
+
+    (artifact,) = result.artifact
+    assert Path(artifact.file_name).read_bytes() == b"\x89PNG\r\n\x1a\n"
+    assert (artifact.mime_type, artifact.preview) == ("image/png", "a picture")
 
 
 def test_warnings_and_logging_reach_stderr(environment: Environment) -> None:

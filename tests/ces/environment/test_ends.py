@@ -92,6 +92,7 @@ def test_os_exit_is_a_death_with_its_code(environment: Environment) -> None:
     assert heard.text().endswith("99\n")
 
 
+@pytest.mark.local_only
 def test_death_is_noticed_within_a_second(environment: Environment) -> None:
     kernel = kernel_pid(environment)
     died_at: list[float] = []
@@ -117,6 +118,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert heard.text("stderr") == "last words\n" * 100
 
 
+@pytest.mark.local_only
 def test_a_kernel_that_dies_idle_is_replaced(environment: Environment) -> None:
     psutil.Process(kernel_pid(environment)).kill()
 
@@ -187,6 +189,7 @@ def test_stubborn_code_is_killed_after_its_timeout(environment: Environment, nam
     assert "killed" in (heard.result.error or "")
 
 
+@pytest.mark.local_only
 def test_killing_a_kernel_ends_its_children_wherever_they_moved(
     environment: Environment, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import psutil
+import pytest
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import ExecutionEvent, InputRequested, InputSettled
@@ -104,6 +105,7 @@ def test_an_open_question_is_cancelled_by_an_interrupt(environment: Environment)
     assert run(environment, "print('on')").text() == "on\n"
 
 
+@pytest.mark.local_only
 def test_an_open_question_is_cancelled_by_the_death_of_the_kernel(environment: Environment) -> None:
     thinking = threading.Event()
     kernel = kernel_pid(environment)

@@ -24,11 +24,11 @@ class Reporter(Plugin):
         artifact_id = self.ctx.add_artifact("notes", "notes.txt", "txt", "hello")
         while gate and not pathlib.Path(gate).exists():
             time.sleep(0.01)
-        return self.config["unit"], self.ctx.execution_id, self.get_env("REGION")
+        return self.config["unit"], self.ctx.execution_id
 
-@test_plugin(name="works", description="returns three things")
+@test_plugin(name="works", description="returns two things")
 def check(reporter):
-    assert len(reporter()) == 3
+    assert len(reporter()) == 2
 """
 
 FUNCTION_PLUGIN = """
@@ -49,18 +49,10 @@ def tell(ctx, what):
 """
 
 
-@pytest.fixture(scope="module")
-def shared_environment(tmp_path_factory: pytest.TempPathFactory) -> object:
-    with Environment(
-        tmp_path_factory.mktemp("env"), env={"PLUGIN_reporter_REGION": "north"}
-    ) as environment:
-        yield environment
-
-
 def test_a_plugin_is_heard_while_it_runs(environment: Environment, tmp_path: Path) -> None:
     environment.load_plugin("s1", "reporter", CLASS_PLUGIN, {"unit": "kg"})
     environment.update_session_var("s1", {"user": "ada"})
-    gate = tmp_path / "gate"
+    gate = tmp_path / "session" / "cwd" / "gate"
     events: list[ExecutionEvent] = []
 
     def open_gate_at_the_artifact(event: ExecutionEvent) -> None:
@@ -76,13 +68,29 @@ def test_a_plugin_is_heard_while_it_runs(environment: Environment, tmp_path: Pat
         timeout=LIMIT_SECONDS,
     )
 
-    assert result.output == "('kg', 'e1', 'north')"
+    assert result.output == "('kg', 'e1')"
     assert result.log == [("info", "Plugin-reporter", "session ada")]
     assert any(isinstance(e, LogRecorded) for e in events)
     (artifact,) = result.artifact
     assert (artifact.name, artifact.original_name) == ("notes", "notes.txt")
     assert Path(artifact.file_name).read_text() == "hello"
     assert Path(artifact.file_name).parent == tmp_path / "session" / "cwd"
+
+
+def test_a_plugin_reads_its_own_variables(tmp_path: Path) -> None:
+    source = """
+from taskweaver.plugin import Plugin, register_plugin
+
+@register_plugin
+class Where(Plugin):
+    def __call__(self):
+        return self.get_env("REGION")
+"""
+    with Environment(tmp_path, env={"PLUGIN_where_REGION": "north"}) as environment:
+        environment.start_session("s1")
+        environment.load_plugin("s1", "where", source)
+
+        assert environment.execute_code("s1", "where()").output == "'north'"
 
 
 def test_functions_are_plugins_too(environment: Environment) -> None:
@@ -99,7 +107,7 @@ def test_a_plugins_own_tests_are_run(environment: Environment) -> None:
     environment.load_plugin("s1", "reporter", CLASS_PLUGIN, {"unit": "kg"})
     environment.test_plugin("s1", "reporter")
 
-    environment.load_plugin("s1", "reporter", CLASS_PLUGIN.replace("== 3", "== 4"), {"unit": "kg"})
+    environment.load_plugin("s1", "reporter", CLASS_PLUGIN.replace("== 2", "== 4"), {"unit": "kg"})
     with pytest.raises(PluginError, match="(?s)test plugin 'reporter' failed.*AssertionError"):
         environment.test_plugin("s1", "reporter")
 

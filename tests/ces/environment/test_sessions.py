@@ -149,7 +149,7 @@ def test_stopping_a_session_cancels_what_runs(environment: Environment, tmp_path
 
 def test_a_stopped_kernel_runs_its_exit_handlers(environment: Environment, tmp_path: Path) -> None:
     environment.start_session("s2", session_dir=tmp_path / "s2")
-    mark = tmp_path / "mark"
+    mark = tmp_path / "s2" / "cwd" / "mark"
     environment.execute_code(
         "s2", f"import atexit; atexit.register(lambda: open({str(mark)!r}, 'w').write('bye'))"
     )
@@ -180,6 +180,7 @@ for pid in (os.getpid(), os.getppid()):
     assert result.output == "(False, 'given', True)"
 
 
+@pytest.mark.local_only
 def test_files_are_readable_by_their_owner_only(environment: Environment, tmp_path: Path) -> None:
     environment.execute_code("s1", "print('x' * 3_000_000)", exec_id="big")
     host_folder = environment._session("s1")._kernel.host._folder  # type: ignore[union-attr]

@@ -16,7 +16,6 @@ from tests.support.executions import (
     MemoryWatch,
     digest_of,
     digest_of_stdout,
-    kernel_pid,
     run,
     wait_until,
 )
@@ -40,7 +39,7 @@ FLOODS: dict[str, tuple[str, Callable[[], Iterable[str]]]] = {
 
 
 def test_output_arrives_while_the_code_still_runs(environment: Environment, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
+    gate = tmp_path / "session" / "cwd" / "gate"
     code = f"""
 import pathlib, time
 print("waiting")
@@ -57,7 +56,7 @@ while not pathlib.Path({str(gate)!r}).exists():
 def test_a_partial_line_arrives_while_the_code_still_runs(
     environment: Environment, tmp_path: Path
 ) -> None:
-    gate = tmp_path / "gate"
+    gate = tmp_path / "session" / "cwd" / "gate"
     code = f"""
 import pathlib, time
 print("no newline", end="")
@@ -74,7 +73,7 @@ while not pathlib.Path({str(gate)!r}).exists():
 def test_the_tail_of_a_burst_arrives_without_more_output(
     environment: Environment, tmp_path: Path
 ) -> None:
-    gate = tmp_path / "gate"
+    gate = tmp_path / "session" / "cwd" / "gate"
     code = f"""
 import pathlib, time
 for i in range(1000): print(i)
@@ -99,8 +98,8 @@ def test_a_flood_arrives_complete_and_memory_stays_bounded(
     environment: Environment, flood: str, is_slow: bool
 ) -> None:
     code, expected = FLOODS[flood]
-    kernel = kernel_pid(environment)
-    watches = [MemoryWatch(os.getpid()), MemoryWatch(kernel)]
+    kernel_before = environment.execute_code("s1", "pass").usage.peak_memory_bytes or 0
+    client = MemoryWatch(os.getpid())
     seen_characters = 0
 
     def listen(_stream: str, text: str) -> None:
@@ -111,7 +110,7 @@ def test_a_flood_arrives_complete_and_memory_stays_bounded(
 
     result = environment.execute_code("s1", code, on_output=listen)
 
-    growth = [watch.growth() for watch in watches]
+    growth = client.growth(), (result.usage.peak_memory_bytes or 0) - kernel_before
     assert result.status is ExecutionStatus.SUCCESS
     assert digest_of_stdout(result) == digest_of(expected())
     assert max(growth) < 64 * MEGABYTE
