@@ -27,7 +27,6 @@ import shlex
 import signal
 import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,8 +36,9 @@ from taskweaver_ext.ces.process_tree import (
     MARK,
     ProcessFamily,
     ProcessSeen,
-    kill_process_tree,
+    kill_family,
     mark_of,
+    ticks_since_boot,
 )
 
 _ARGUMENTS = ("--norc", "--noprofile", "--noediting", "-i")
@@ -87,6 +87,7 @@ class BashProcess:
         self._folder = tempfile.TemporaryDirectory(
             prefix="taskweaver-shell-", ignore_cleanup_errors=True
         )
+        started_ticks = ticks_since_boot()
         lines_out, self._lines = os.pipe()
         self.reports, reports_in = os.pipe()
         try:
@@ -108,7 +109,7 @@ class BashProcess:
         finally:
             os.close(lines_out)
             os.close(reports_in)
-        self._family = ProcessFamily(self._process.pid, self._mark)
+        self._family = ProcessFamily(self._process.pid, self._mark, started_ticks)
         self._family.tag()
         os.set_blocking(self.reports, False)
         self._send(_PREPARE)
@@ -144,7 +145,7 @@ class BashProcess:
             mark=mark,
             stdout=descriptors[0],
             stderr=descriptors[1],
-            sent_at_ticks=_ticks_since_boot(),
+            sent_at_ticks=ticks_since_boot(),
             fifos=(fifos[0], fifos[1]),
         )
         self._send(code_line)
@@ -235,7 +236,7 @@ class BashProcess:
 
     def close(self) -> None:
         """End it with everything it started, and let go of what is ours."""
-        kill_process_tree(self.pid, self._mark)
+        kill_family(self._family)
         self._process.wait()
         os.close(self._lines)
         os.close(self.reports)
@@ -271,10 +272,3 @@ def _descends(seen: ProcessSeen, earlier: set[int], members: Mapping[int, Proces
             return False
         seen = members[seen.parent]
     return False
-
-
-def _ticks_since_boot() -> int:
-    """The time as the start times of processes have it."""
-    if not hasattr(time, "CLOCK_BOOTTIME"):
-        return 0
-    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))

@@ -21,6 +21,13 @@ from taskweaver_ext.ces.audit import AuditLog
 from taskweaver_ext.ces.binary_record import BinaryRecord
 from taskweaver_ext.ces.calling import OnEvent, OnOutput, RecordedRun
 from taskweaver_ext.ces.child_environment import child_environment
+from taskweaver_ext.ces.exec_errors import (
+    describe_start_failure,
+    exec_error,
+    explain_missing_program,
+    explain_working_directory,
+    find_program,
+)
 from taskweaver_ext.ces.languages import CODE, FILE, FOLDER, PROGRAM, Language, find_language
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES
 from taskweaver_ext.ces.program import (
@@ -29,11 +36,6 @@ from taskweaver_ext.ces.program import (
     ProgramLimits,
     ProgramSettings,
     StopRequest,
-    describe_start_failure,
-    exec_error,
-    explain_missing_program,
-    explain_working_directory,
-    find_program,
 )
 from taskweaver_ext.ces.results import (
     ExecutionArtifact,
@@ -159,11 +161,15 @@ class ProcessExecutor:
             finally:
                 self._records.finish(run.result)
 
-    def interrupt(self) -> None:
-        """Interrupt everything that runs, with all it started; from any thread."""
+    def interrupt(self, *, kill: bool = False) -> None:
+        """Interrupt everything that runs, with all it started; from any thread.
+
+        Args:
+            kill: At once, without time to clean up.
+        """
         with self._lock:
             for stop in self._stops:
-                stop.request("interrupt")
+                stop.request("kill" if kill else "interrupt")
 
     def close(self) -> None:
         """Kill what runs, wait for it, and remove what is ours."""

@@ -1,9 +1,10 @@
 """Find and end all processes that something of ours started, wherever they moved to.
 
-A process that leaves its group and its parents is still known by one of three
+A process that leaves its group and its parents is still known by one of the
 things it inherited: its session, a mark in the environment it was started
-with, and a tag among its resource limits, which stays even where a program
-clears the environment. Linux only; elsewhere the group is all that can be reached.
+with, a tag among its resource limits, which stays where a program clears the
+environment, and the end of a pipe, which is there from the very start. Linux
+only; elsewhere the group is all that can be reached.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ class ProcessFamily:
     leader: int
     mark: str
     """Starts with hexadecimal digits; a part after a "-" tells sub-families apart."""
+    started_ticks: int = 0
+    """A moment before the leader's start; older processes are not looked at."""
+    lifeline: str = ""
+    """The pipe whose end the leader was given, as `name_of_pipe` has it."""
 
     def tag(self) -> None:
         """Let the leader and what it starts from now on be known by their limits, too.
@@ -78,24 +83,32 @@ class ProcessFamily:
     def _holds(self, seen: ProcessSeen) -> bool:
         if seen.session == self.leader or seen.pid == self.leader:
             return True
+        if seen.start_ticks < self.started_ticks:
+            return False
         if f" {self._tag} ".encode() in _read(seen.pid, "limits"):
             return True
-        return mark_of(seen.pid).startswith(self.mark)
+        if mark_of(seen.pid).startswith(self.mark):
+            return True
+        return bool(self.lifeline) and self.lifeline in _open_files(seen.pid)
 
     @property
     def _tag(self) -> int:
         return _TAG_BASE + int(self.mark.partition("-")[0][:14], 16)
 
 
-def kill_process_tree(leader: int, mark: str, *, is_recent: bool = False) -> None:
-    """Kill the group and session led by `leader`, and every process that carries `mark`.
+def kill_process_tree(leader: int, mark: str) -> None:
+    """Kill the group and session led by `leader`, and every process that carries `mark`."""
+    kill_family(ProcessFamily(leader, mark))
+
+
+def kill_family(family: ProcessFamily, *, is_recent: bool = False) -> None:
+    """Kill all members of a family.
 
     Repeats until none is left, because a process may start another while we look.
     The leader must not have been waited for: its number could be another's by now.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
-    family = ProcessFamily(leader, mark)
+        os.killpg(family.leader, signal.SIGKILL)
     deadline = time.monotonic() + _KILL_SECONDS
     while time.monotonic() < deadline:
         found = list(family.members(is_recent=is_recent))
@@ -144,6 +157,21 @@ def mark_of(pid: int) -> str:
     return ""
 
 
+def name_of_pipe(descriptor: int) -> str:
+    """What the system calls the pipe behind a descriptor of ours."""
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return ""
+
+
+def ticks_since_boot() -> int:
+    """The time, as the start times of processes have it."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return 0
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
 def _candidates(leader: int) -> Iterable[int]:
     """The ids given out since the leader's, if they are few; else all there are."""
     try:
@@ -160,6 +188,15 @@ def _all_pids() -> Iterator[int]:
         for name in os.listdir(_PROC):
             if name.isdigit():
                 yield int(name)
+
+
+def _open_files(pid: int) -> set[str]:
+    names = set()
+    with contextlib.suppress(OSError):
+        for number in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                names.add(os.readlink(f"/proc/{pid}/fd/{number}"))
+    return names
 
 
 def _read(pid: int, name: str) -> bytes:

@@ -7,11 +7,9 @@ started ends with it, wherever it moved to.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import resource
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +23,13 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from taskweaver_ext.ces.process_output import OutputPipe, TakeBytes
-from taskweaver_ext.ces.process_tree import MARK, ProcessFamily, kill_process_tree
+from taskweaver_ext.ces.process_tree import (
+    MARK,
+    ProcessFamily,
+    kill_family,
+    name_of_pipe,
+    ticks_since_boot,
+)
 from taskweaver_ext.ces.results import Usage
 
 StopReason: TypeAlias = Literal["timeout", "interrupt", "output_limit", "kill"]
@@ -177,31 +181,31 @@ class Program:
             launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(len(entries)), *entries]
             path, command = sys.executable, [*launcher, path, *command]
         self._out_of_memory_kills = _out_of_memory_kills()
-        outputs = (os.pipe(), os.pipe())
-        try:
-            with _input_file(settings.stdin) as stdin:
-                self._process = subprocess.Popen(
-                    command,
-                    executable=path,
-                    env={**settings.environment, MARK: self._mark},
-                    cwd=settings.cwd,
-                    stdin=stdin,
-                    stdout=outputs[0][1],
-                    stderr=outputs[1][1],
-                    start_new_session=True,
-                )
-        except BaseException:
-            os.close(outputs[0][0])
-            os.close(outputs[1][0])
-            raise
-        finally:
-            os.close(outputs[0][1])
-            os.close(outputs[1][1])
+        started_ticks = ticks_since_boot()
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            outputs = _pipe(ours, theirs)
+            errors = _pipe(ours, theirs)
+            lifeline = _pipe(theirs, theirs)
+            self._process = subprocess.Popen(
+                command,
+                executable=path,
+                env={**settings.environment, MARK: self._mark},
+                cwd=settings.cwd,
+                stdin=theirs.enter_context(_input_file(settings.stdin)),
+                stdout=outputs[1],
+                stderr=errors[1],
+                pass_fds=[lifeline[1]],
+                start_new_session=True,
+            )
+            self._family = ProcessFamily(
+                self._process.pid, self._mark, started_ticks, name_of_pipe(lifeline[1])
+            )
+            self._family.tag()
+            ours.pop_all()
         self._started_at = time.monotonic()
-        ProcessFamily(self._process.pid, self._mark).tag()
         self._pipes = [
-            OutputPipe(outputs[0][0], "stdout", self._take, self._take_binary),
-            OutputPipe(outputs[1][0], "stderr", self._take, self._take_binary),
+            OutputPipe(outputs[0], "stdout", self._take, self._take_binary),
+            OutputPipe(errors[0], "stderr", self._take, self._take_binary),
         ]
 
     def supervise(self, deadline: float | None, stop: StopRequest) -> ProgramEnd:
@@ -212,7 +216,7 @@ class Program:
             if self._stopped_for is None:
                 self._linger(stop)
             is_recent = time.monotonic() < self._started_at + _RECENT_SECONDS
-            kill_process_tree(self._process.pid, self._mark, is_recent=is_recent)
+            kill_family(self._family, is_recent=is_recent)
             for pipe in self._pipes:
                 pipe.drain()
         finally:
@@ -273,7 +277,7 @@ class Program:
         number, seconds = next(self._steps, (signal.SIGKILL, 1.0))
         self._next_step_at = time.monotonic() + seconds
         if number is signal.SIGKILL:
-            kill_process_tree(self._process.pid, self._mark)
+            kill_family(self._family)
         else:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
@@ -313,41 +317,12 @@ class Program:
         )
 
 
-def exec_error(what: str, code: str) -> str:
-    """The text of an error that is not the program's own."""
-    return f"exec: {what} ({code})"
-
-
-def describe_start_failure(error: OSError | ValueError) -> str:
-    """Why a process could not be started."""
-    if isinstance(error, OSError) and error.errno is not None:
-        what = f"Cannot start the process: {os.strerror(error.errno)}"
-        return exec_error(what, errno.errorcode.get(error.errno, "EIO"))
-    return exec_error(f"Cannot start the process: {error}", "EINVAL")
-
-
-def explain_working_directory(cwd: Path) -> str | None:
-    """What is wrong with a working directory; None when nothing is."""
-    if not cwd.exists():
-        return exec_error(f"Working directory does not exist '{cwd}'", "ENOENT")
-    if not cwd.is_dir():
-        return exec_error(f"Working directory is not a folder '{cwd}'", "CWD_INVALID")
-    if not os.access(cwd, os.X_OK):
-        return exec_error(f"Working directory may not be entered '{cwd}'", "CWD_INVALID")
-    return None
-
-
-def find_program(command: str, environment: Mapping[str, str]) -> str | None:
-    """The path of a program, looked for where the process itself would look."""
-    return shutil.which(command, path=environment.get("PATH", os.defpath))
-
-
-def explain_missing_program(command: str) -> str:
-    """What is wrong with a program that was not found."""
-    if os.path.dirname(command):
-        what = "is not executable" if os.path.exists(command) else "does not exist"
-        return exec_error(f"{command} {what}", "EACCES" if os.path.exists(command) else "ENOENT")
-    return exec_error(f"{command} not found in PATH", "ENOENT")
+def _pipe(reading: contextlib.ExitStack, writing: contextlib.ExitStack) -> tuple[int, int]:
+    """A pipe whose ends are closed with their stacks."""
+    receiver, sender = os.pipe()
+    reading.callback(os.close, receiver)
+    writing.callback(os.close, sender)
+    return receiver, sender
 
 
 @contextlib.contextmanager

@@ -122,12 +122,16 @@ class ShellExecutor:
             finally:
                 self._records.finish(run.result)
 
-    def interrupt(self) -> None:
-        """Stop the running command with all it started, if there is one; from any thread."""
+    def interrupt(self, *, kill: bool = False) -> None:
+        """Stop the running command with all it started, if there is one; from any thread.
+
+        Args:
+            kill: At once, and the shell with its state.
+        """
         with self._lock:
             reader = self._reader
         if reader is not None:
-            reader.request_stop("interrupt")
+            reader.request_stop("kill" if kill else "interrupt")
 
     def close(self) -> None:
         """End the shell and everything it started, and remove what is ours."""

@@ -94,19 +94,21 @@ class CommandOutput:
 class CommandStop:
     """The way from a wish to stop to a command that has stopped."""
 
-    def __init__(self, bash: BashProcess, sent: SentCommand, *, is_kill: bool) -> None:
+    def __init__(self, bash: BashProcess, sent: SentCommand) -> None:
         self._bash = bash
         self._sent = sent
-        self._steps = iter(_STEPS[-1:] if is_kill else _STEPS)
+        self._steps = iter(_STEPS)
         self._signalled: set[tuple[ProcessSeen, signal.Signals]] = set()
         self._began_at = time.monotonic()
         self._number: signal.Signals | None = None
         self.next_step_at = self._began_at
         self._advance()
 
-    def take_next_step(self) -> None:
-        """Do what is due by now."""
-        while time.monotonic() >= self.next_step_at:
+    def take_next_step(self, *, is_kill: bool) -> None:
+        """Do what is due by now, or the last thing at once."""
+        if is_kill:
+            self._bash.kill()
+        while not is_kill and time.monotonic() >= self.next_step_at:
             if self._number is None:
                 self._bash.kill()
             else:

@@ -16,13 +16,15 @@ from pathlib import Path
 from taskweaver_ext.ces.bash import BashProcess, SentCommand
 from taskweaver_ext.ces.calling import RecordedRun
 from taskweaver_ext.ces.events import StatusChanged
-from taskweaver_ext.ces.program import (
-    StopReason,
+from taskweaver_ext.ces.exec_errors import (
     describe_start_failure,
     exec_error,
     explain_missing_program,
     explain_working_directory,
     find_program,
+)
+from taskweaver_ext.ces.program import (
+    StopReason,
 )
 from taskweaver_ext.ces.results import ExecutionStatus, KernelDeath, Notice
 from taskweaver_ext.ces.shell_command import CommandOutput, CommandStop, TakeLateOutput
@@ -90,7 +92,9 @@ class ShellReader(threading.Thread):
     def request_stop(self, reason: StopReason) -> None:
         """Stop the running command, if there is one."""
         with self._lock:
-            if self._current is not None and self._current.stop_reason is None:
+            if self._current is not None and (
+                self._current.stop_reason is None or reason == "kill"
+            ):
                 self._current.stop_reason = reason
         self._wake()
 
@@ -229,9 +233,9 @@ class ShellReader(threading.Thread):
             if stopping is None:
                 self._decide_to_stop(command, deadline)
                 if command.stop_reason is not None and sent.has_started:
-                    stopping = CommandStop(bash, sent, is_kill=command.stop_reason == "kill")
+                    stopping = CommandStop(bash, sent)
             if stopping is not None:
-                stopping.take_next_step()
+                stopping.take_next_step(is_kill=command.stop_reason == "kill")
             self._wait(sent, stopping.next_step_at if stopping is not None else deadline)
         if stopping is None:
             command.stop_reason = None  # it came too late

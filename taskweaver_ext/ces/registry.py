@@ -1,0 +1,305 @@
+"""ExecutorRegistry: language -> executor, started when it is first used."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import uuid
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from taskweaver_ext.ces.audit import AuditLog
+from taskweaver_ext.ces.calling import OnEvent, OnOutput
+from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.exec_errors import (
+    exec_error,
+)
+from taskweaver_ext.ces.kernels.execution import END_OF_INPUT, OnInput
+from taskweaver_ext.ces.languages import BUILT_IN, Language, canonical_name
+from taskweaver_ext.ces.late_output import OnLateOutput
+from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
+from taskweaver_ext.ces.program import (
+    ProgramLimits,
+)
+from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus, Notice
+from taskweaver_ext.ces.shell import ShellExecutor
+from taskweaver_ext.errors import KernelDiedError, KernelStartError, SessionError
+
+
+class Executor(Protocol):
+    """Runs code of one language, and says while it runs what it does."""
+
+    def execute(
+        self,
+        code: str,
+        *,
+        on_output: OnOutput | None = None,
+        on_event: OnEvent | None = None,
+        timeout: float | None = None,
+        stdin: str | bytes | None = None,
+        execution_id: str | None = None,
+    ) -> ExecutionResult:
+        """Run code to its end and call back, on this thread, for what it does."""
+
+    def interrupt(self, *, kill: bool = False) -> None:
+        """Stop what runs, if anything does; from any thread. With `kill`, at any price."""
+
+    def close(self) -> None:
+        """End everything and let go of it."""
+
+
+class KernelExecutor:
+    """The Python kernel of a session, as an executor.
+
+    The session is started by the first execution if it has not been before;
+    then `close` stops it.
+    """
+
+    def __init__(self, environment: Environment, session_id: str, audit: AuditLog) -> None:
+        self._environment = environment
+        self._session_id = session_id
+        self._audit = audit
+        self._lock = threading.Lock()
+        self._is_checked = False
+        self._has_started_session = False
+        self._is_closed = False
+
+    def execute(
+        self,
+        code: str,
+        *,
+        on_output: OnOutput | None = None,
+        on_event: OnEvent | None = None,
+        timeout: float | None = None,
+        stdin: str | bytes | None = None,
+        execution_id: str | None = None,
+    ) -> ExecutionResult:
+        """Run code on the kernel; lines of `stdin` answer `input()`."""
+        run_id = execution_id or f"exec-{uuid.uuid4().hex[:12]}"
+        result = ExecutionResult(execution_id=ExecutionId(run_id), code=code)
+        failure = self._write_to_audit(code=code, run_id=run_id, has_stdin=stdin is not None)
+        try:
+            self._ensure_session()
+            result = self._environment.execute_code(
+                self._session_id,
+                code,
+                run_id,
+                on_output=on_output,
+                on_event=on_event,
+                on_input=_answer_from(stdin),
+                timeout=timeout,
+            )
+        except KernelStartError as error:
+            result.status = ExecutionStatus.ERROR
+            result.error = exec_error(str(error), "KERNEL_START")
+        except KernelDiedError as error:
+            result.status = ExecutionStatus.DIED
+            result.error = exec_error(str(error), "KERNEL_DIED")
+        finally:
+            failure = self._write_to_audit(result=result) or failure
+        if failure is not None:
+            result.notices.append(failure)
+        return result
+
+    def interrupt(self, *, kill: bool = False) -> None:
+        """Interrupt what runs; with `kill`, its variables are lost."""
+        with contextlib.suppress(SessionError):  # it has not been started yet, or is stopped
+            self._environment.interrupt(self._session_id, kill_after=0.0 if kill else None)
+
+    def close(self) -> None:
+        """Stop the session if we started it."""
+        with self._lock:
+            self._is_closed = True
+            has_started, self._has_started_session = self._has_started_session, False
+        if has_started:
+            with contextlib.suppress(SessionError):  # somebody stopped it already
+                self._environment.stop_session(self._session_id)
+
+    def _ensure_session(self) -> None:
+        with self._lock:
+            if self._is_closed:
+                raise SessionError("This executor has been closed. Make another one.")
+            if self._is_checked:
+                return
+            try:
+                self._environment.update_session_var(self._session_id, {})  # asks if it is there
+            except SessionError:
+                self._environment.start_session(self._session_id)
+                self._has_started_session = True
+            self._is_checked = True
+
+    def _write_to_audit(
+        self,
+        *,
+        code: str = "",
+        run_id: str = "",
+        has_stdin: bool = False,
+        result: ExecutionResult | None = None,
+    ) -> Notice | None:
+        executor = "kernel:python"
+        try:
+            if result is None:
+                self._audit.write_start(run_id, executor=executor, code=code, has_stdin=has_stdin)
+            else:
+                self._audit.write_end(result, executor=executor)
+        except OSError as error:
+            message = f"The audit log at {self._audit.path} cannot be written: {error}."
+            return Notice(kind="record_failed", message=message)
+        return None
+
+
+class ExecutorRegistry:
+    """The executors of one session: its kernel, its shell, and fresh processes.
+
+    Use it as a context manager, or call `close`.
+
+    Threads:
+        Any thread may call any method; `_lock` guards the tables.
+    """
+
+    def __init__(
+        self,
+        environment: Environment | None = None,
+        session_id: str = "default",
+        *,
+        folder: str | Path | None = None,
+        cwd: str | Path | None = None,
+        env: Mapping[str, str] | None = None,
+        init_script: str | None = None,
+        languages: Mapping[str, Language] | None = None,
+        limits: ProgramLimits | None = None,
+        default_timeout: float | None = DEFAULT_TIMEOUT_SECONDS,
+        audit: AuditLog | None = None,
+        on_late_output: OnLateOutput | None = None,
+    ) -> None:
+        """Settings of all executors.
+
+        Args:
+            environment: Has the kernel that `python` runs on; without one it is a fresh process.
+            session_id: The kernel's session, started by the first code that needs it.
+            folder: Where long outputs are kept; by default in one that `close` removes.
+            cwd: Where the shell starts and programs run.
+            env: Variables for them, besides the harmless ones of ours.
+            init_script: Run in the shell before its first command.
+            languages: Languages added to the built-in ones.
+            limits: What a fresh process may use.
+            default_timeout: Seconds a fresh process may take if nothing else is said.
+            audit: Where executions are written down; by default in the folder.
+            on_late_output: Told what the shell's background processes write.
+        """
+        self._own_folder = (
+            tempfile.TemporaryDirectory(prefix="taskweaver-", ignore_cleanup_errors=True)
+            if folder is None
+            else None
+        )
+        self._folder = Path(self._own_folder.name if self._own_folder else folder or "").absolute()
+        self._own_audit = (
+            AuditLog(self._folder / "audit.jsonl", who=session_id) if audit is None else None
+        )
+        self._audit = audit or self._own_audit or AuditLog(self._folder / "audit.jsonl")
+        self._environment = environment
+        self._session_id = session_id
+        self._cwd = cwd
+        self._env = env
+        self._init_script = init_script
+        self._languages = dict(languages or {})
+        self._limits = limits
+        self._default_timeout = default_timeout
+        self._on_late_output = on_late_output
+        self._lock = threading.Lock()
+        self._executors: dict[tuple[str, bool], Executor] = {}
+        self._is_closed = False
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The names of all languages that can be run."""
+        return tuple(sorted({*BUILT_IN, *map(canonical_name, self._languages)}))
+
+    def get(self, language: str, fresh: bool = False) -> Executor:
+        """The executor of a language; one that is unknown gives results that say so.
+
+        Args:
+            fresh: A process of its own for each run, also for `python` and `bash`.
+
+        Raises:
+            SessionError: The registry has been closed.
+        """
+        name = canonical_name(language)
+        with self._lock:
+            if self._is_closed:
+                raise SessionError("This registry has been closed. Make another one.")
+            key = (name, fresh)
+            if key not in self._executors:
+                self._executors[key] = self._make(name, fresh)
+            return self._executors[key]
+
+    def interrupt(self, *, kill: bool = False) -> None:
+        """Stop whatever runs on any executor."""
+        with self._lock:
+            executors = list(self._executors.values())
+        for executor in executors:
+            executor.interrupt(kill=kill)
+
+    def close(self) -> None:
+        """Close every executor and remove what is ours."""
+        with self._lock:
+            self._is_closed = True
+            executors, self._executors = list(self._executors.values()), {}
+        for executor in executors:
+            executor.close()
+        if self._own_audit is not None:
+            self._own_audit.close()
+        if self._own_folder is not None:
+            self._own_folder.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _make(self, name: str, fresh: bool) -> Executor:
+        is_configured = name in self._languages
+        if name == "python" and not fresh and not is_configured and self._environment is not None:
+            return KernelExecutor(self._environment, self._session_id, self._audit)
+        if name == "bash" and not fresh and not is_configured:
+            return ShellExecutor(
+                self._cwd,
+                self._env,
+                self._init_script,
+                folder=self._folder,
+                audit=self._audit,
+                on_late_output=self._on_late_output,
+            )
+        return ProcessExecutor(
+            name,
+            cwd=self._cwd,
+            env=self._env,
+            languages=self._languages,
+            limits=self._limits,
+            default_timeout=self._default_timeout,
+            folder=self._folder,
+            audit=self._audit,
+        )
+
+
+def _answer_from(stdin: str | bytes | None) -> OnInput | None:
+    """A function that answers questions with lines that are known beforehand."""
+    if stdin is None:
+        return None
+    text = stdin.decode("utf-8", "replace") if isinstance(stdin, bytes) else stdin
+    lines = deque(text.splitlines())
+
+    def answer(_prompt: str, _password: bool) -> str:
+        return lines.popleft() if lines else END_OF_INPUT
+
+    return answer

@@ -1,0 +1,294 @@
+"""`taskweaver-ext exec`: run one program in any language and pass on what it writes."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from taskweaver_ext.ces.audit import AuditLog
+from taskweaver_ext.ces.events import ArtifactProduced, ExecutionEvent, OutputProduced
+from taskweaver_ext.ces.exec_errors import exec_error
+from taskweaver_ext.ces.languages import BUILT_IN, RUST, TYPESCRIPT, C
+from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
+from taskweaver_ext.ces.program import ProgramLimits
+from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus, Notice
+from taskweaver_ext.cli.run_view import Completion, JsonView
+from taskweaver_ext.cli.screen import Screen
+from taskweaver_ext.cli.signal_watch import SignalWatch
+
+EXIT_TIMED_OUT = 124
+EXIT_OUR_FAILURE = 125
+
+LANGUAGES = {"c": C, "rust": RUST, "typescript": TYPESCRIPT}
+"""Besides the built-in ones; found missing when they are used without their tools."""
+
+_HINTS = {
+    "LANG_UNSUPPORTED": f"the languages are {', '.join(sorted({*BUILT_IN, *LANGUAGES}))}",
+    "ENOENT": "check the name, or install what is missing",
+    "CWD_INVALID": "give another folder with --cwd",
+    "TIMEOUT": "--timeout SECONDS gives it more time",
+    "OUTPUT_LIMIT": "--max-output SIZE lets it write more",
+    "OUT_OF_MEMORY": "--memory SIZE gives it more",
+    "BINARY_OUTPUT": "its raw bytes are in the file named above",
+}
+_PATIENCE_SECONDS = 2.0
+_SIZE = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+
+
+class _Failure(click.ClickException):
+    """Ours, not the program's."""
+
+    exit_code = EXIT_OUR_FAILURE
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class _Command(click.Command):
+    """A command whose misuse has an exit code that programs seldom have themselves."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: object,
+    ) -> click.Context:
+        """Read the arguments."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            hint = "see taskweaver-ext exec --help"
+            raise _Failure(error.format_message(), hint) from error
+
+
+def _size(value: str) -> int:
+    """Read a number of bytes: 500000, 64K, 512M, 2G."""
+    match = _SIZE.fullmatch(value.strip())
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no size; write it like 500000, 64K, 512M or 2G.")
+    return int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ")
+
+
+@click.command(
+    cls=_Command, short_help="Run one program in any language and pass on what it writes."
+)
+@click.argument("language")
+@click.argument("file", required=False)
+@click.option("-c", "code", metavar="CODE", help="Run this code instead of a file.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=DEFAULT_TIMEOUT_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="End the program after so long; 0 for never.",
+)
+@click.option("--cwd", metavar="FOLDER", help="Where it runs; here by default.")
+@click.option("--env", metavar="NAME=VALUE", multiple=True, help="A variable for it; repeatable.")
+@click.option(
+    "--stdin",
+    metavar="TEXT|@FILE|-",
+    help="What it reads: a text, a file, or our own standard input. By default nothing.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Write events as JSON, one per line.")
+@click.option("--memory", type=_size, metavar="SIZE", help="How much memory it may use.")
+@click.option("--cpu", type=click.IntRange(min=1), metavar="SECONDS", help="How much CPU time.")
+@click.option("--file-size", type=_size, metavar="SIZE", help="How large a file it may write.")
+@click.option(
+    "--max-output",
+    type=_size,
+    metavar="SIZE",
+    help="End the program when it has written more; by default after 4G.",
+)
+@click.option(
+    "--audit",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where the run is written down; by default in the user's own log.",
+)
+def command(
+    language: str,
+    file: str | None,
+    code: str | None,
+    timeout: float,
+    cwd: str | None,
+    env: tuple[str, ...],
+    stdin: str | None,
+    as_json: bool,
+    memory: int | None,
+    cpu: int | None,
+    file_size: int | None,
+    max_output: int | None,
+    audit: Path | None,
+) -> int:
+    """Run one program in any language and pass on what it writes.
+
+    LANGUAGE is bash, javascript or python, or c, rust or typescript where their
+    tools are installed. The code is a FILE, standard input (-), or the CODE after
+    -c. It runs in a process of its own; nothing it starts outlives it.
+
+    Ctrl-C interrupts the program; a second one kills it.
+
+    Exit codes: the program's own; 124 timed out, 128 and the signal that ended
+    it, 125 a failure that is not the program's.
+    """
+    given = _find_code(file, code, stdin)
+    log = AuditLog(audit or Path(click.get_app_dir("taskweaver-ext")) / "audit.jsonl", who="exec")
+    limits = ProgramLimits(memory_bytes=memory, cpu_seconds=cpu, file_bytes=file_size)
+    screen = Screen()
+    with contextlib.ExitStack() as stack:
+        stack.callback(screen.close)
+        stack.callback(log.close)
+        folder = stack.enter_context(_record_folder())
+        executor = ProcessExecutor(
+            language,
+            cwd=cwd,
+            env=_read_variables(env),
+            languages=LANGUAGES,
+            limits=limits,
+            default_timeout=timeout or None,
+            folder=folder,
+            audit=log,
+            **({"max_output_bytes": max_output} if max_output is not None else {}),
+        )
+        stack.callback(executor.close)
+        run = _Run(executor, screen, as_json=as_json)
+        return run.to_end(given, _read_stdin(stdin))
+
+
+def _find_code(file: str | None, code: str | None, stdin: str | None) -> str:
+    """Read the code from where the user says it is."""
+    if code is not None and file is not None:
+        raise _Failure(f"There are two programs: {file} and the one after -c. Give one of them.")
+    if code is not None:
+        return code
+    if file is None:
+        what = exec_error("No code was given", "MISSING_CODE")
+        raise _Failure(what, "give a FILE, -c CODE, or - for standard input")
+    try:
+        if file != "-":
+            return Path(file).read_text(encoding="utf-8")
+        if stdin == "-":
+            raise _Failure("Standard input cannot be both the program and what it reads.")
+        return sys.stdin.buffer.read().decode("utf-8")
+    except OSError as error:
+        raise _Failure(f"{file} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise _Failure(f"{file} is not UTF-8 text.") from error
+
+
+def _read_stdin(source: str | None) -> bytes | None:
+    if source is None:
+        return None
+    if source == "-":
+        return sys.stdin.buffer.read()
+    if not source.startswith("@"):
+        return source.encode()
+    try:
+        return Path(source[1:]).read_bytes()
+    except OSError as error:
+        raise _Failure(f"{source[1:]} cannot be read: {error.strerror}.") from error
+
+
+def _read_variables(assignments: tuple[str, ...]) -> dict[str, str]:
+    variables = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not name or not equals:
+            raise _Failure(f"{assignment!r} sets no variable; write --env NAME=VALUE.")
+        variables[name] = value
+    return variables
+
+
+@contextlib.contextmanager
+def _record_folder() -> Iterator[Path]:
+    """A private folder; kept only when it holds raw bytes whose place has been said."""
+    folder = Path(tempfile.mkdtemp(prefix="taskweaver-exec-"))
+    try:
+        yield folder
+    finally:
+        if not any(folder.glob("*.bin")):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class _PlainView:
+    """The program's own streams on ours; what we have to add goes to standard error."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    def show(self, event: ExecutionEvent) -> None:
+        """Show what the program writes, and where files are."""
+        if isinstance(event, OutputProduced):
+            self._screen.write(event.stream, event.text)
+        elif isinstance(event, ArtifactProduced):
+            self._screen.say(f"[Saved] {event.artifact.name}: {event.artifact.file_name}")
+
+    def finish(self, result: ExecutionResult, notices: list[Notice]) -> None:
+        """Say what the program did not say itself."""
+        for notice in notices:
+            if notice.kind != "output_limit":  # which is the error below
+                self._screen.say(f"[Notice] {notice.message}")
+        if result.status is ExecutionStatus.CANCELLED:
+            self._screen.say("[Cancelled]")
+        elif result.error and result.error.startswith("exec: "):
+            self._screen.say(f"error: {result.error}")
+            for code, hint in _HINTS.items():
+                if result.error.endswith(f"({code})"):
+                    self._screen.say(f"hint: {hint}")
+
+
+class _Run:
+    """One program, from its start to our exit code."""
+
+    def __init__(self, executor: ProcessExecutor, screen: Screen, *, as_json: bool) -> None:
+        self._executor = executor
+        self._screen = screen
+        self._view = Completion(JsonView(screen) if as_json else _PlainView(screen))
+        self._last_signal: int = signal.SIGINT
+
+    def to_end(self, code: str, stdin: bytes | None) -> int:
+        """Run it and return the exit code."""
+        with SignalWatch() as signals:
+
+            def stop(number: int) -> None:
+                self._last_signal = number
+                self._screen.leave_line()
+                self._executor.interrupt(kill=signals.count > 1)
+
+            signals.pass_to(stop, self._suggest_killing, _PATIENCE_SECONDS)
+            result = self._executor.execute(code, on_event=self._take, stdin=stdin)
+        for artifact in result.artifact:
+            self._view.show(ArtifactProduced(execution_id=result.execution_id, artifact=artifact))
+        if self._screen.failure is None:
+            self._view.finish(result)
+        return self._exit_code(result)
+
+    def _take(self, event: ExecutionEvent) -> None:
+        self._view.show(event)
+        if self._screen.failure is not None:
+            self._executor.interrupt()  # nobody hears it any more
+
+    def _suggest_killing(self) -> None:
+        self._screen.say("[Interrupting] The program still runs; Ctrl-C again kills it.")
+
+    def _exit_code(self, result: ExecutionResult) -> int:
+        if self._screen.failure is not None:
+            return 128 + signal.SIGPIPE
+        if result.status is ExecutionStatus.TIMEOUT:
+            return EXIT_TIMED_OUT
+        if result.status is ExecutionStatus.CANCELLED:
+            return 128 + self._last_signal
+        is_ours = result.error is not None and result.error.endswith("(OUTPUT_LIMIT)")
+        if result.exit_code is None or is_ours:
+            return EXIT_OUR_FAILURE
+        return result.exit_code or (0 if result.is_success else EXIT_OUR_FAILURE)
