@@ -474,7 +474,7 @@ class ContainerKernelHost:
                 f"The image {image!r} has no ipykernel, so it cannot run a kernel. Build one that"
                 f" has: taskweaver-ext image build --base {image} --tag NEW-NAME"
             )
-        if "executable file not found" in reason or "no such file or directory" in reason:
+        if "executable file not found" in reason or f"exec {python} failed" in log:
             return KernelStartError(
                 f"The image {image!r} has no {python!r}. Choose an image with Python and"
                 " ipykernel, or set the name of its interpreter."

@@ -187,6 +187,7 @@ def _add_network(
     else:
         host["NetworkMode"] = CLOSED_NETWORK
         host["Dns"] = [_NOWHERE]
+        host["DnsOptions"] = ["timeout:1", "attempts:1"]
     if transport == "tcp":
         ports = [f"{port}/tcp" for port in (WIRE_PORT, *CHANNEL_PORTS.values())]
         description["ExposedPorts"] = {port: {} for port in ports}

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import logging
 import os
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -409,7 +410,10 @@ def shared_engine(url: str) -> Engine:
 @contextlib.contextmanager
 def _translated(url: str) -> Iterator[None]:
     """Turn the SDK's errors into ours."""
+    place = url.removeprefix("unix://")
     try:
+        if place != url:
+            _knock(place)
         yield
     except docker.errors.NotFound as error:
         raise NotInEngineError(str(error.explanation or error)) from error
@@ -421,7 +425,15 @@ def _translated(url: str) -> Iterator[None]:
         urllib3.exceptions.HTTPError,
         OSError,
     ) as error:
-        raise EngineGoneError(f"cannot reach Docker at {url.removeprefix('unix://')}") from error
+        why = ": permission denied" if isinstance(error, PermissionError) else ""
+        raise EngineGoneError(f"cannot reach Docker at {place}{why}") from error
+
+
+def _knock(path: str) -> None:
+    """Raise an OSError when nobody listens; the SDK would leave a socket open in that case."""
+    with socket.socket(socket.AF_UNIX) as knocking:
+        knocking.settimeout(_STATE_SECONDS)
+        knocking.connect(path)
 
 
 def _raise_if_failed(step: Mapping[str, Any]) -> None:
