@@ -1,0 +1,119 @@
+"""The chat on a terminal: reads requests and has them done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from taskweaver_ext.chat.console.chat_session import SessionSource, StopSignals
+from taskweaver_ext.chat.console.commands import Commands
+from taskweaver_ext.chat.console.completion import ChatCompleter, KernelName
+from taskweaver_ext.chat.console.display import Display
+from taskweaver_ext.chat.console.guidance import NO_MODEL, WELCOME
+from taskweaver_ext.chat.console.prompt import Prompt, QuestionRefusedError
+from taskweaver_ext.chat.console.request_runner import RequestRunner
+from taskweaver_ext.chat.console.requests import Request, parse_request
+from taskweaver_ext.chat.console.rows import DIM, RED, Painter
+from taskweaver_ext.chat.console.screen import TerminalScreen
+from taskweaver_ext.chat.console.transcript import Transcript
+from taskweaver_ext.errors import TaskWeaverError
+
+EXIT_DONE = 0
+EXIT_INTERRUPTED = 130
+
+
+class ConsoleChat:
+    """One chat on one terminal.
+
+    Threads:
+        `run` is called on the main thread, which owns the terminal from then on.
+        `leave` is for a signal handler, while nothing runs.
+    """
+
+    def __init__(
+        self,
+        source: SessionSource,
+        screen: TerminalScreen,
+        *,
+        has_color: bool,
+        new_signals: Callable[[], StopSignals],
+        history_path: Path | None = None,
+    ) -> None:
+        """Prepare a chat; its first session is made by `run`.
+
+        Args:
+            new_signals: Watches for Ctrl-C while a request is done.
+            history_path: Where what is typed is kept; None for nowhere.
+        """
+        painter = Painter(has_color)
+        completer = ChatCompleter(lambda: self._prompt.mode, self._find_names)
+        self._prompt = Prompt(painter, history_path, completer)
+        self._display = Display(screen, Transcript(*screen.size(), painter), self._prompt)
+        self._source = source
+        self._screen = screen
+        self._new_signals = new_signals
+        self._runner: RequestRunner
+        self._commands: Commands
+        self._is_left = False
+
+    def run(self) -> int:
+        """Chat until the person leaves; return the exit code."""
+        self._runner = RequestRunner(
+            self._source,
+            self._display,
+            new_signals=self._new_signals,
+            quiet_typing=self._screen.quiet_typing,
+        )
+        try:
+            self._commands = Commands(self._runner, self._prompt)
+            self._display.say(WELCOME, color=DIM)
+            self._listen()
+        finally:
+            self._display.settle()
+            self._runner.close()
+        return EXIT_INTERRUPTED if self._is_over() else EXIT_DONE
+
+    def leave(self) -> None:
+        """End the chat as soon as nothing runs."""
+        self._is_left = True
+        self._prompt.leave()
+
+    def _is_over(self) -> bool:
+        return self._is_left or self._runner.is_asked_to_end
+
+    def _listen(self) -> None:
+        while not self._is_over():
+            try:
+                with (
+                    self._runner.session.emitter.subscribe(self._display.inbox),
+                    self._display.showing_above(self._prompt),
+                ):
+                    line = self._prompt.read()
+            except (EOFError, QuestionRefusedError):
+                return
+            if not self._do(parse_request(line, self._prompt.mode)):
+                return
+
+    def _do(self, request: Request) -> bool:
+        """Do what was asked; False to leave."""
+        try:
+            match request.kind:
+                case "command":
+                    return self._commands.run(request.command, request.text)
+                case "agent" if not self._source.has_model():
+                    self._display.say(NO_MODEL)
+                case "agent":
+                    self._runner.ask_agent(request.text)
+                case "python":
+                    self._runner.run_code("python", request.text)
+                case "shell":
+                    self._runner.run_code("bash", request.text)
+                case "nothing":
+                    pass
+        except TaskWeaverError as error:
+            if not self._runner.was_stopped:
+                self._display.say(f"error: {error}", color=RED)
+        return True
+
+    def _find_names(self, code: str) -> list[KernelName]:
+        return list(self._source.find_names(self._runner.session, code))

@@ -1,0 +1,101 @@
+"""What the console needs of a session, and what it is given to make one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from taskweaver_ext.approval import Approval
+from taskweaver_ext.ces.kernels.execution import OnInput
+from taskweaver_ext.ces.results import ExecutionResult
+from taskweaver_ext.chat.console.completion import KernelName
+from taskweaver_ext.conversation import Round
+from taskweaver_ext.event_emitter import SessionEventEmitter
+from taskweaver_ext.session_events import SessionEventHandler
+
+
+class ChatSession(Protocol):
+    """One conversation; `Session` is one.
+
+    The console calls one method at a time, on its execution thread; `interrupt` on any.
+    """
+
+    @property
+    def session_id(self) -> str:
+        """Its name."""
+
+    @property
+    def emitter(self) -> SessionEventEmitter:
+        """Where it says what happens."""
+
+    @property
+    def approval(self) -> Approval:
+        """What may run without asking."""
+
+    def send_message(
+        self,
+        message: str,
+        event_handler: SessionEventHandler | None = None,
+        files: Sequence[Any] | None = None,
+    ) -> Round:
+        """Ask the agent."""
+
+    def run_code(
+        self,
+        language: str,
+        code: str,
+        event_handler: SessionEventHandler | None = None,
+        on_input: OnInput | None = None,
+    ) -> ExecutionResult:
+        """Run code of the user."""
+
+    def interrupt(self, kill: bool = False) -> object:
+        """Stop what runs; at any price when `kill`."""
+
+    def stop(self) -> None:
+        """End it, and everything it started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSource:
+    """How the console comes to its sessions, and what it may know of them."""
+
+    create: Callable[[], ChatSession]
+    create_demo: Callable[[], ChatSession]
+    """One with a scripted model."""
+    find_names: Callable[[ChatSession, str], Sequence[KernelName]]
+    """Asks the session's kernel what fits at the end of some code."""
+    describe: Callable[[ChatSession], list[tuple[str, str]]]
+    """What `/info` shows: names and values."""
+    folder_of: Callable[[ChatSession], Path]
+    """Where the session's files are."""
+    rounds_of: Callable[[ChatSession], Sequence[Round]]
+    """What was said in a session."""
+    forget: Callable[[ChatSession], None]
+    """Makes the agent forget what was said; variables and files stay."""
+    has_model: Callable[[], bool]
+    demo_request: str
+
+
+class StopSignals(Protocol):
+    """Ctrl-C and polite requests to end, as calls on a thread of their own."""
+
+    def pass_to(
+        self,
+        on_signal: Callable[[int], None],
+        on_no_effect: Callable[[], None],
+        no_effect_after_seconds: float,
+    ) -> None:
+        """Call `on_signal` for each; `on_no_effect` when nothing has ended so long after one."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...

@@ -1,0 +1,190 @@
+"""The commands of the chat: `/help` and its like."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast, get_args
+
+from taskweaver_ext.approval import ApprovalMode
+from taskweaver_ext.chat.console.guidance import help_text
+from taskweaver_ext.chat.console.prompt import Prompt
+from taskweaver_ext.chat.console.request_runner import RequestRunner
+from taskweaver_ext.chat.console.requests import COMMANDS, MODES
+from taskweaver_ext.chat.console.rows import YELLOW
+
+_MAX_HISTORY_LINES = 50
+
+
+class MisusedError(Exception):
+    """A command was called in a way that makes no sense; the message says how it is meant."""
+
+
+class Commands:
+    """Does what commands say, for one chat, on the thread that owns the terminal."""
+
+    def __init__(self, runner: RequestRunner, prompt: Prompt) -> None:
+        self._runner = runner
+        self._prompt = prompt
+        self._say = runner.display.say
+        self._actions: dict[str, Callable[[str], None]] = {
+            "help": self._help,
+            "clear": self._clear,
+            "reset": self._reset,
+            "load": self._load,
+            "save": self._save,
+            "info": self._info,
+            "mode": self._mode,
+            "expand": self._expand,
+            "history": self._history,
+            "artifacts": self._artifacts,
+            "auto": self._auto,
+            "approve": self._approve,
+            "context": self._context,
+            "demo": self._demo,
+        }
+
+    def run(self, name: str, arguments: str) -> bool:
+        """Do what a command says; False to leave."""
+        if name == "exit":
+            return False
+        action = self._actions.get(name)
+        if action is None:
+            similar = difflib.get_close_matches(name, COMMANDS, 1)
+            advice = f" Did you mean /{similar[0]}?" if similar else " /help shows all."
+            self._say(f"There is no command /{name}.{advice}", color=YELLOW)
+            return True
+        try:
+            action(arguments)
+        except MisusedError as error:
+            self._say(str(error), color=YELLOW)
+        except OSError as error:
+            self._say(f"{error.filename}: {error.strerror}", color=YELLOW)
+        return True
+
+    def _help(self, _arguments: str) -> None:
+        self._say(help_text())
+
+    def _clear(self, _arguments: str) -> None:
+        self._runner.display.clear_screen()
+
+    def _reset(self, _arguments: str) -> None:
+        self._runner.begin_session()
+        self._say(f"This is a new session: {self._runner.session.session_id}")
+
+    def _load(self, arguments: str) -> None:
+        paths = [Path(word).expanduser().absolute() for word in _words(arguments)]
+        if not paths:
+            raise MisusedError("/load FILE... gives files to the session.")
+        for path in paths:
+            if not path.is_file():
+                raise MisusedError(f"There is no file {path}.")
+        self._runner.files += paths
+        self._say(f"{len(paths)} file(s) will go with your next request.")
+
+    def _save(self, arguments: str) -> None:
+        words = _words(arguments)
+        folder = self._runner.source.folder_of(self._runner.session)
+        path = Path(words[0]).expanduser() if words else folder / "transcript.json"
+        rounds = [one.to_dict() for one in self._runner.source.rounds_of(self._runner.session)]
+        text = json.dumps(
+            {"session_id": self._runner.session.session_id, "rounds": rounds}, indent=2
+        )
+        path.write_text(text, encoding="utf-8")
+        self._say(f"Saved {len(rounds)} round(s) to {path.absolute()}")
+
+    def _info(self, _arguments: str) -> None:
+        runner = self._runner
+        details = [
+            ("session", runner.session.session_id),
+            *runner.source.describe(runner.session),
+            ("mode", self._prompt.mode),
+            ("auto", "on" if runner.context.is_collecting else "off"),
+            ("approve", runner.session.approval.mode),
+        ]
+        width = max(len(name) for name, _ in details)
+        self._say("\n".join(f"{name:<{width}}  {value}" for name, value in details))
+
+    def _mode(self, arguments: str) -> None:
+        if arguments and arguments not in MODES:
+            raise MisusedError(f"/mode {'|'.join(MODES)}: what a line without a prefix is.")
+        if arguments:
+            self._prompt.mode = arguments
+        self._say(f"Lines without a prefix go to: {self._prompt.mode}")
+
+    def _expand(self, arguments: str) -> None:
+        if arguments and not arguments.isdecimal():
+            raise MisusedError(
+                "/expand [NUMBER] shows collapsed output; the notice has its number."
+            )
+        if not self._runner.display.expand(int(arguments) if arguments else None):
+            raise MisusedError("Nothing like that was collapsed, or it is no longer kept.")
+
+    def _history(self, _arguments: str) -> None:
+        self._say("\n".join(self._prompt.history[-_MAX_HISTORY_LINES:]))
+
+    def _artifacts(self, _arguments: str) -> None:
+        folder = self._runner.source.folder_of(self._runner.session)
+        files = [
+            path
+            for place in (folder / "cwd", folder / "ces" / "artifacts")
+            for path in sorted(place.rglob("*"))
+            if path.is_file()
+        ]
+        lines = [f"{path.stat().st_size:>12,}  {path}" for path in files]
+        self._say("\n".join(lines) or "No files have been made yet.")
+
+    def _auto(self, arguments: str) -> None:
+        if arguments not in ("", "on", "off"):
+            raise MisusedError("/auto on|off: tell the agent what `>` and `!` lines do.")
+        if arguments:
+            self._runner.context.is_collecting = arguments == "on"
+        state = (
+            "told to the agent" if self._runner.context.is_collecting else "not told to the agent"
+        )
+        self._say(f"What you run yourself is {state}.")
+
+    def _approve(self, arguments: str) -> None:
+        approval = self._runner.session.approval
+        mode, *patterns = _words(arguments) or [approval.mode]
+        if mode not in get_args(ApprovalMode):
+            raise MisusedError("/approve ask|auto|deny [PATTERN...]; patterns are always allowed.")
+        approval.mode = cast(ApprovalMode, mode)
+        approval.scope = "all" if arguments and mode == "ask" else approval.scope
+        approval.always_allowed += patterns
+        allowed = f" Always allowed: {', '.join(approval.always_allowed)}"
+        what = {
+            "ask": "You are asked before code of the agent runs.",
+            "auto": "Code of the agent runs without asking.",
+            "deny": "Code of the agent that would need approval does not run.",
+        }[mode]
+        self._say(what + (allowed if approval.always_allowed else ""))
+
+    def _context(self, arguments: str) -> None:
+        if arguments not in ("", "clear"):
+            raise MisusedError("/context [clear]: show or empty what the agent was told.")
+        context = self._runner.context
+        if arguments == "clear":
+            context.clear()
+            self._runner.source.forget(self._runner.session)
+            self._say("The agent has forgotten what was said. Variables and files are still there.")
+            return
+        lines = [
+            f" ◆ {state} {block.language}: {block.code.strip().splitlines()[0]}"
+            for state, blocks in (("told   ", context.told), ("waiting", context.waiting))
+            for block in blocks
+        ]
+        self._say("\n".join(lines) or "Nothing that you ran yourself is in the agent's context.")
+
+    def _demo(self, _arguments: str) -> None:
+        self._runner.play_demo()
+
+
+def _words(arguments: str) -> list[str]:
+    try:
+        return shlex.split(arguments)
+    except ValueError as error:
+        raise MisusedError(f"{arguments}: {error}.") from error

@@ -1,0 +1,95 @@
+"""What other threads have to tell the one that owns the terminal."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from taskweaver_ext.session_events import SessionEventHandler, TaskWeaverEvent
+
+MAX_WAITING_CHARS = 4 << 20
+"""Whoever has more to tell waits until a slow terminal has caught up."""
+_LOOK_AGAIN_SECONDS = 0.5
+
+
+@dataclass(slots=True, eq=False)
+class Question:
+    """Something only the person at the terminal can answer."""
+
+    prompt: str
+    is_secret: bool = False
+    default: str = ""
+    language: str = ""
+    """Set when the answer is code, which may have many lines."""
+    is_from_code: bool = False
+    """Asked by running code: moot once the code has ended."""
+    answer: queue.SimpleQueue[str | None] = field(default_factory=queue.SimpleQueue)
+    """None: it was withdrawn, or the person pressed Ctrl-C."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A line of our own."""
+
+    text: str
+    color: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkEnded:
+    """The execution thread is done."""
+
+
+Item: TypeAlias = TaskWeaverEvent | Question | Remark | WorkEnded
+
+
+class Inbox(SessionEventHandler):
+    """A queue of what is to be shown, bounded in size.
+
+    Threads:
+        Any thread puts, the one that owns the terminal takes. `_room` guards
+        `_waiting_chars` and is never held while calling out.
+    """
+
+    def __init__(self) -> None:
+        self.on_arrival: Callable[[], None] | None = None
+        """Called on the thread that puts, while nobody waits in `take`."""
+        self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self._room = threading.Condition()
+        self._waiting_chars = 0
+        self._is_closed = False
+
+    def handle(self, event: TaskWeaverEvent) -> None:
+        """Hear an event of the session."""
+        with self._room:
+            while self._waiting_chars > MAX_WAITING_CHARS and not self._is_closed:
+                self._room.wait(_LOOK_AGAIN_SECONDS)
+            self._waiting_chars += len(event.msg)
+        self.put(event)
+
+    def put(self, item: Item) -> None:
+        """Add anything."""
+        self._items.put(item)
+        if (on_arrival := self.on_arrival) is not None:
+            on_arrival()
+
+    def take(self, timeout: float | None) -> Item | None:
+        """Wait for the next item; None when none came in time. With 0, do not wait."""
+        try:
+            item = self._items.get(block=timeout != 0, timeout=timeout or None)
+        except queue.Empty:
+            return None
+        if isinstance(item, TaskWeaverEvent):
+            with self._room:
+                self._waiting_chars -= len(item.msg)
+                self._room.notify_all()
+        return item
+
+    def close(self) -> None:
+        """Let everybody go who waits for room."""
+        with self._room:
+            self._is_closed = True
+            self._room.notify_all()

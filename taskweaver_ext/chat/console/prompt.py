@@ -1,0 +1,215 @@
+"""Where a person types: history, editing of several lines, completion."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application, get_app
+from prompt_toolkit.application.run_in_terminal import run_in_terminal
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.lexers import DynamicLexer, Lexer, PygmentsLexer
+from prompt_toolkit.output import ColorDepth
+from pygments.lexers.python import PythonLexer
+from pygments.lexers.shell import BashLexer
+
+from taskweaver_ext.chat.console.inbox import Question
+from taskweaver_ext.chat.console.requests import Mode, is_complete, parse_request
+from taskweaver_ext.chat.console.rows import OUTPUT, Painter
+from taskweaver_ext.text.terminal import strip_terminal
+
+PROMPTS: dict[Mode, str] = {"agent": "You ▸ ", "python": ">>> ", "shell": "$ "}
+_CONTINUATION = "  … "
+_INDENT = "    "
+
+
+class QuestionRefusedError(Exception):
+    """Ctrl-C was pressed at an empty prompt, or a question was not answered."""
+
+
+class Prompt:
+    """Reads what a person types, on the thread that owns the terminal.
+
+    While it waits, `interject` may print above it, and `withdraw` and `leave` make it give
+    up. All three are for any thread, `leave` also for a signal handler.
+    """
+
+    def __init__(self, painter: Painter, history_path: Path | None, completer: Completer) -> None:
+        self.mode: Mode = "agent"
+        self._painter = painter
+        self._application: Application[str] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_left = False
+        self._lines: PromptSession[str] = PromptSession(
+            history=_history(history_path),
+            completer=completer,
+            complete_while_typing=False,
+            complete_in_thread=True,
+            multiline=True,
+            key_bindings=self._line_bindings(),
+            prompt_continuation=_continuation,
+            lexer=DynamicLexer(self._lexer) if painter.has_color else None,
+            color_depth=None if painter.has_color else ColorDepth.DEPTH_1_BIT,
+            include_default_pygments_style=painter.has_color,
+        )
+        # The window's signal tells of a new size; asking for it twice a second is idle work.
+        self._lines.app.terminal_size_polling_interval = None
+
+    @property
+    def history(self) -> list[str]:
+        """What was typed, oldest first."""
+        return list(self._lines.history.get_strings())
+
+    def read(self) -> str:
+        """Wait for a request.
+
+        Raises:
+            EOFError: Ctrl-D, or somebody called `withdraw` or `leave`.
+            QuestionRefusedError: Ctrl-C at an empty prompt.
+        """
+        message = self._painter.paint(PROMPTS[self.mode], "1;36")
+        return self._run(self._lines, message=ANSI(message))
+
+    def ask(self, question: Question) -> str:
+        """Wait for an answer.
+
+        Raises:
+            EOFError: Ctrl-D, or somebody called `withdraw` or `leave`.
+            QuestionRefusedError: Ctrl-C.
+        """
+        lines: PromptSession[str] = PromptSession(
+            history=InMemoryHistory(),
+            key_bindings=self._question_bindings(),
+            multiline=bool(question.language),
+            color_depth=None if self._painter.has_color else ColorDepth.DEPTH_1_BIT,
+        )
+        lines.app.terminal_size_polling_interval = None
+        before, _, last = strip_terminal(question.prompt).rpartition("\n")
+        shown = "".join(f"{OUTPUT}{line}\n" for line in before.split("\n") if before)
+        return self._run(
+            lines,
+            message=f"{shown}{OUTPUT}{last}",
+            default=question.default,
+            is_password=question.is_secret,
+            prompt_continuation=OUTPUT,
+        )
+
+    def interject(self, show: Callable[[], None]) -> None:
+        """Call `show` on the prompt's thread, with the prompt out of the way; from any thread."""
+        self._call(lambda application: run_in_terminal(show))
+
+    def withdraw(self) -> None:
+        """Make a prompt that waits raise EOFError; from any thread."""
+        self._call(_exit_with_end_of_file)
+
+    def leave(self) -> None:
+        """Make this and every later prompt raise EOFError."""
+        self._is_left = True
+        self._call(_exit_with_end_of_file)
+
+    def _call(self, what: Callable[[Application[str]], object]) -> None:
+        application, loop = self._application, self._loop
+        if application is None or loop is None:
+            return
+
+        def call() -> None:
+            if application.is_running:
+                what(application)
+
+        try:
+            loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            return  # the prompt has just ended
+
+    def _run(self, lines: PromptSession[str], **options: Any) -> str:  # noqa: ANN401 - its options
+        def begin() -> None:
+            self._loop = asyncio.get_running_loop()
+            self._application = get_app()
+            if self._is_left:
+                self.leave()
+
+        try:
+            return lines.prompt(pre_run=begin, **options)
+        except KeyboardInterrupt as error:
+            raise QuestionRefusedError from error
+        finally:
+            self._application = self._loop = None
+
+    def _lexer(self) -> Lexer | None:
+        request = parse_request(self._lines.default_buffer.text, self.mode)
+        if request.kind == "python":
+            return PygmentsLexer(PythonLexer)
+        return PygmentsLexer(BashLexer) if request.kind == "shell" else None
+
+    def _line_bindings(self) -> KeyBindings:
+        bindings = self._question_bindings()
+
+        @bindings.add("c-m", filter=Condition(lambda: not _is_searching()))
+        @bindings.add("c-j", filter=Condition(lambda: not _is_searching()))
+        def _(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if buffer.complete_state and buffer.complete_state.current_completion:
+                buffer.complete_state = None
+            elif buffer.document.is_cursor_at_the_end and not is_complete(buffer.text, self.mode):
+                buffer.insert_text("\n" + _indent_after(buffer.document.current_line))
+            else:
+                buffer.validate_and_handle()
+
+        @bindings.add("escape", "c-m")
+        @bindings.add("escape", "c-j")
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        return bindings
+
+    def _question_bindings(self) -> KeyBindings:
+        bindings = KeyBindings()
+
+        @bindings.add("c-c")
+        @bindings.add("<sigint>")
+        def _(event: KeyPressEvent) -> None:
+            if event.current_buffer.text:
+                event.current_buffer.reset()
+            else:
+                event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
+
+        return bindings
+
+
+def _continuation(_width: int, _line_number: int, wrap_count: int) -> str:
+    """What stands before a line that is not the first; nothing where the screen's edge cut it."""
+    return "" if wrap_count else _CONTINUATION
+
+
+def _history(path: Path | None) -> History:
+    """Keep what is typed in a file, if it can be written."""
+    if path is None:
+        return InMemoryHistory()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(path))
+
+
+def _is_searching() -> bool:
+    return get_app().layout.is_searching
+
+
+def _indent_after(line: str) -> str:
+    """Indent as the line above, and deeper after a colon."""
+    content = line.lstrip("> ") if line.startswith(">") else line
+    indent = content[: len(content) - len(content.lstrip())]
+    return indent + _INDENT if content.rstrip().endswith(":") else indent
+
+
+def _exit_with_end_of_file(application: Application[str]) -> None:
+    application.exit(exception=EOFError)

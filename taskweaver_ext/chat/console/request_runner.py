@@ -1,0 +1,188 @@
+"""Has requests done on the execution thread, shows what happens, and stops them when asked to."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from taskweaver_ext.approval import ApprovalAnswer, ApprovalRequest
+from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.chat.console.chat_session import ChatSession, SessionSource, StopSignals
+from taskweaver_ext.chat.console.context_blocks import ContextBlocks
+from taskweaver_ext.chat.console.display import Display
+from taskweaver_ext.chat.console.inbox import Question
+from taskweaver_ext.chat.console.rows import DIM, RED, YELLOW
+from taskweaver_ext.conversation import Round
+from taskweaver_ext.errors import SessionError
+
+_PATIENCE_SECONDS = 2.0
+"""How long what was interrupted may take before we speak of killing it."""
+
+T = TypeVar("T")
+
+
+class RequestRunner:
+    """Has requests done by a session, one at a time.
+
+    Threads:
+        All methods are called on the thread that owns the terminal; `_stop` and
+        `_suggest_killing` run on the thread for signals, `_ask_approval` on the
+        execution thread.
+    """
+
+    def __init__(
+        self,
+        source: SessionSource,
+        display: Display,
+        *,
+        new_signals: Callable[[], StopSignals],
+        quiet_typing: Callable[[], contextlib.AbstractContextManager[None]],
+        can_ask: bool = True,
+    ) -> None:
+        """Make the first session.
+
+        Args:
+            new_signals: Watches for Ctrl-C while a request is done.
+            quiet_typing: Keeps what is typed meanwhile from appearing.
+            can_ask: Whether there is a person who answers questions.
+        """
+        self.source = source
+        self.display = display
+        self.context = ContextBlocks()
+        self.files: list[Path] = []
+        """What was given with `/load` and goes with the next request."""
+        self.is_asked_to_end = False
+        """Whether a signal other than Ctrl-C has come."""
+        self._new_signals = new_signals
+        self._quiet_typing = quiet_typing
+        self._can_ask = can_ask
+        self._stop_count = 0
+        self._current: ChatSession | None = None
+        """The session that is working, if one is."""
+        self.session = self._work(source.create)
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether Ctrl-C was pressed during the last request."""
+        return self._stop_count > 0
+
+    def ask_agent(self, request: str) -> Round:
+        """Let the agent answer a request."""
+        message = self.context.put_before(request)
+        files = [{"name": path.name, "path": str(path)} for path in self.files]
+        self.files.clear()
+        return self._send(self.session, message, files)
+
+    def run_code(self, language: str, code: str) -> ExecutionResult:
+        """Run code of the person, and show what it does."""
+        on_input = self.display.input_for if self._can_ask else None
+        session = self.session
+        result = self._work(
+            lambda: session.run_code(language, code, self.display.inbox, on_input=on_input),
+            session,
+        )
+        self._say_what_matters(result)
+        if self.context.add(language, result):
+            self.display.say(" ◆ in the agent's context (/context)", color=DIM)
+        return result
+
+    def play_demo(self) -> Round:
+        """Let a scripted model answer its request in a session of its own."""
+        demo = self._work(self.source.create_demo)
+        try:
+            self.display.say("[Demo] The model is a script; roles, kernel and output are real.")
+            self.display.say(f"You ▸ {self.source.demo_request}")
+            return self._send(demo, self.source.demo_request, [])
+        finally:
+            self._work(demo.stop)
+
+    def begin_session(self) -> None:
+        """Put a new session in the place of this one."""
+        old, self.session = self.session, self._work(self.source.create)
+        self._work(old.stop)
+        self.context.clear()
+        self.files.clear()
+
+    def close(self) -> None:
+        """End the session."""
+        self.session.stop()
+        self.display.inbox.close()
+        self.display.transcript.close()
+
+    def _send(self, session: ChatSession, message: str, files: list[dict[str, str]]) -> Round:
+        session.approval.ask = self._ask_approval if self._can_ask else None
+        return self._work(
+            lambda: session.send_message(message, self.display.inbox, files or None), session
+        )
+
+    def _work(self, do: Callable[[], T], session: ChatSession | None = None) -> T:
+        """Do something on the execution thread; Ctrl-C stops what the session does."""
+        self._stop_count = 0
+        self._current = session
+        with self._quiet_typing(), self._new_signals() as signals:
+            signals.pass_to(self._stop, self._suggest_killing, _PATIENCE_SECONDS)
+            try:
+                return self.display.run(do, lambda: self._stop(signal.SIGINT))
+            finally:
+                if self._stop_count:
+                    self.display.say("[Cancelled]", color=YELLOW)
+
+    def _stop(self, number: int) -> None:
+        """Stop what runs; at any price the second time, or when we are to end."""
+        session = self._current
+        self._stop_count += 1
+        self.is_asked_to_end = self.is_asked_to_end or number != signal.SIGINT
+        if session is None:
+            return
+        is_last_resort = self._stop_count > 1 or number != signal.SIGINT
+        if is_last_resort:
+            self.display.remark("[Killed] The kernel is killed: its variables are lost.", color=RED)
+        with contextlib.suppress(SessionError):  # it is over already
+            session.interrupt(kill=is_last_resort)
+
+    def _suggest_killing(self) -> None:
+        if self._stop_count == 1:
+            self.display.remark(
+                "It has not ended yet. Ctrl-C again kills the kernel, and its variables are lost.",
+                color=YELLOW,
+            )
+
+    def _say_what_matters(self, result: ExecutionResult) -> None:
+        for notice in result.notices:
+            self.display.say(f"[Notice] {notice.message}", color=YELLOW)
+        for path in result.full_output_paths.values():
+            self.display.say(f"[Whole output] {path}", color=DIM)
+        if result.status is ExecutionStatus.DIED:
+            how = result.death.detail if result.death else "its end is unknown"
+            self.display.say(
+                f"[Died] The kernel is gone ({how}); its variables are lost.", color=RED
+            )
+
+    def _ask_approval(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Let the person decide about code; called on the execution thread."""
+        numbered = "\n".join(
+            f"{number:>4}  {line}" for number, line in enumerate(request.code.split("\n"), 1)
+        )
+        self.display.remark(
+            f"Code {request.number} ({request.language}) wants to run. {request.reason}\n"
+            f"{numbered}",
+            color=YELLOW,
+        )
+        answer = self.display.answer_for(Question("Run it? [y]es, [n]o, [e]dit: "))
+        match (answer or "n").strip().lower():
+            case "y" | "yes":
+                return ApprovalAnswer(True)
+            case "e" | "edit":
+                edited = self.display.answer_for(
+                    Question(
+                        "Edit; Alt-Enter runs it:\n",
+                        default=request.code,
+                        language=request.language,
+                    )
+                )
+                return ApprovalAnswer(edited is not None, code=edited)
+            case _:
+                return ApprovalAnswer(False, reason="The user does not want this code to run.")

@@ -1,0 +1,94 @@
+"""What a person can type: a request to the agent, Python, shell, or a command."""
+
+from __future__ import annotations
+
+import codeop
+import warnings
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Mode: TypeAlias = Literal["agent", "python", "shell"]
+MODES: tuple[Mode, ...] = ("agent", "python", "shell")
+
+PREFIXES: dict[str, Mode] = {">": "python", "!": "shell"}
+
+COMMANDS = {
+    "help": "show this",
+    "exit": "leave",
+    "clear": "clear the screen",
+    "reset": "begin a new session: conversation, variables and shell",
+    "load": "FILE  give files to the session",
+    "save": "[FILE]  save the transcript of the session",
+    "info": "show session, model, folders and what was used",
+    "mode": "[agent|python|shell]  what a line without a prefix is",
+    "expand": "[NUMBER]  show collapsed output in full",
+    "history": "show what was typed",
+    "artifacts": "show the files that were made",
+    "auto": "[on|off]  tell the agent what `>` and `!` lines do",
+    "approve": "[ask|auto|deny] [PATTERN...]  what code of the agent may run",
+    "context": "[clear]  show or empty what the agent was told",
+    "demo": "watch a scripted model plan, write code and run it",
+}
+
+ALIASES = {
+    "bye": "exit",
+    "quit": "exit",
+    "h": "help",
+    "?": "help",
+    "file": "load",
+    "img": "load",
+    "image": "load",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a line asks for."""
+
+    kind: Mode | Literal["command", "nothing"]
+    text: str
+    """Without its prefix; a command's arguments."""
+    command: str = ""
+
+
+def parse_request(line: str, mode: Mode) -> Request:
+    """Find out what a line asks for, where `mode` is what lines without a prefix are."""
+    text = line.strip()
+    if not text:
+        return Request("nothing", "")
+    if text[0] in PREFIXES:
+        kind = PREFIXES[text[0]]
+        code = line.strip("\n").lstrip().lstrip(text[0] if kind == "python" else "")
+        code = code[1:] if kind == "shell" else code
+        return Request(kind, code.removeprefix(" ").rstrip())
+    if text[0] == "/":
+        name, _, arguments = text[1:].partition(" ")
+        name = ALIASES.get(name, name)
+        # A path is no command, but where no path makes sense it is a mistyped one.
+        if name in COMMANDS or (mode == "agent" and "/" not in name):
+            return Request("command", arguments.strip(), name)
+    return Request(mode, line.strip("\n") if mode == "python" else text)
+
+
+def is_complete(line: str, mode: Mode) -> bool:
+    """Whether Enter sends the line; else it begins another one."""
+    request = parse_request(line, mode)
+    if request.kind == "python":
+        return _is_complete_python(request.text)
+    if request.kind == "shell":
+        return not line.endswith("\\")
+    return not (request.kind == "agent" and line.endswith("\\"))
+
+
+def _is_complete_python(code: str) -> bool:
+    if code.lstrip().startswith(("%%", "!")):
+        return "\n" in code and code.endswith("\n") or not code.lstrip().startswith("%%")
+    last_line = code.rpartition("\n")[2]
+    if "\n" in code and last_line.startswith((" ", "\t")) and last_line.strip():
+        return False  # inside a block, which an empty line ends
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return codeop.compile_command(code, symbol="exec") is not None
+    except (SyntaxError, ValueError, OverflowError):
+        return True  # whoever runs it says what is wrong

@@ -1,0 +1,118 @@
+"""Rows of a screen: text cut to its width, under the frame of the post it belongs to.
+
+Pure. Text comes in lines that a `LineFolder` released, so that nothing in it but plain
+colours could drive a terminal; here it is only measured, cut and coloured.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rich.cells import get_character_cell_size
+
+ITEM = " ├─► "
+OUTPUT = " │   "
+ERROR_OUTPUT = " │ ! "
+MESSAGE = " ├──● "
+END = " ╰──● "
+
+NO_LIMIT = 1_000_000_000
+"""The width of a screen that never needs a line to be cut, such as a pipe."""
+
+RED = "31"
+GREEN = "32"
+YELLOW = "33"
+CYAN = "36"
+BOLD = "1"
+DIM = "2"
+
+_TAB_WIDTH = 8
+_RESET = "\x1b[0m"
+_COLOR = re.compile("(\x1b\\[[0-9;:]*m)")
+
+
+@dataclass(frozen=True, slots=True)
+class Painter:
+    """Colours text, or leaves it as it is."""
+
+    has_color: bool
+
+    def paint(self, text: str, color: str) -> str:
+        """Give `text` a colour (as in `ESC [ color m`) unless it has colours of its own."""
+        if not self.has_color or not color or not text or "\x1b" in text:
+            return text
+        return f"\x1b[{color}m{text}{_RESET}"
+
+
+def framed(
+    line: str,
+    width: int,
+    painter: Painter,
+    *,
+    first: str,
+    rest: str = OUTPUT,
+    first_color: str = DIM,
+    color: str = "",
+) -> list[str]:
+    """Cut a line into rows; the first begins with `first`, those that follow with `rest`.
+
+    Both count as one cell per character. Rows are at least a few cells wide, also on a
+    screen too narrow for that.
+    """
+    rows = wrap(line, max(4, width - max(len(first), len(rest))))
+    rest_color = first_color if rest == first else DIM
+    head = painter.paint(first, first_color) + painter.paint(rows[0], color)
+    return [
+        head,
+        *(painter.paint(rest, rest_color) + painter.paint(row, color) for row in rows[1:]),
+    ]
+
+
+def wrap(line: str, width: int) -> list[str]:
+    """Cut a line into rows of at most `width` cells, each with its own colours; at least one."""
+    if "\t" in line:
+        line = line.expandtabs(_TAB_WIDTH)
+    if line.isascii() and "\x1b" not in line:
+        if len(line) <= width:
+            return [line]
+        return [line[start : start + width] for start in range(0, len(line), width)]
+    return _wrap_slowly(line, width)
+
+
+def cell_width(text: str) -> int:
+    """How many cells a text without colours takes."""
+    return len(text) if text.isascii() else sum(map(get_character_cell_size, text))
+
+
+def clip(text: str, width: int) -> str:
+    """Return the start of a text without colours that fits in one row, marked when it is cut."""
+    if cell_width(text) <= width:
+        return text
+    return wrap(text, max(1, width - 1))[0] + "…"
+
+
+def _wrap_slowly(line: str, width: int) -> list[str]:
+    rows: list[str] = []
+    row: list[str] = []
+    room = width
+    color = ""
+    for piece in _COLOR.split(line):
+        if piece.startswith("\x1b"):
+            # A `LineFolder` writes the whole state each time: the last one says everything.
+            color = "" if piece == _RESET else piece
+            row.append(piece)
+            continue
+        for character in piece:
+            size = get_character_cell_size(character)
+            if size > room:
+                rows.append("".join(row) + (_RESET if color else ""))
+                row = [color] if color else []
+                room = width
+            row.append(character)
+            room -= size
+    if any(not piece.startswith("\x1b") for piece in row) or not rows:
+        rows.append("".join(row))
+    elif row and rows:
+        rows[-1] += "".join(row)
+    return rows
