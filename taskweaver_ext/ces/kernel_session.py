@@ -23,6 +23,9 @@ from taskweaver_ext.errors import KernelDiedError, PluginError, SessionError
 
 MAX_DEATHS_IN_A_ROW = 3
 
+TURN_SECONDS = 15.0
+"""How long stopping a session waits for the thread whose execution it has just ended."""
+
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
 
 
@@ -174,11 +177,13 @@ class KernelSession:
             self._start_kernel()
 
     def stop(self) -> None:
-        """End the kernel for good."""
+        """End the kernel for good, also under a caller whose callback does not return."""
         self._is_stopped = True
         self._stop_kernel()
-        with self._turn:
-            self._stop_kernel()
+        has_turn = self._turn.acquire(timeout=TURN_SECONDS)
+        self._stop_kernel()  # one that was starting just now
+        if has_turn:
+            self._turn.release()
         self._late_outputs.close()
 
     def load_plugin(self, name: str, source: str, config: dict[str, Any]) -> None:
