@@ -181,10 +181,16 @@ class BashProcess:
         """
         self._signal(signal.SIGURG)
 
-    def finish_interrupt(self, command: SentCommand) -> None:
-        """Bring it back to its input now, unless it waits for a process, and ask for a report."""
+    def finish_interrupt(self, command: SentCommand, *, is_repeated: bool) -> None:
+        """Ask for a report, which comes when bash is back at its input.
+
+        Args:
+            is_repeated: It should have been by now: it may hang in something of its own,
+                like opening a pipe, that only an interrupt ends.
+        """
         command.wanted_report += 1
-        self._signal(signal.SIGINT)
+        if is_repeated:
+            self._signal(signal.SIGINT)
         self._signal(signal.SIGCONT)
         self._ask_for_report(command)
 

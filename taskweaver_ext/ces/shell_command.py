@@ -10,7 +10,7 @@ from typing import TypeAlias
 from taskweaver_ext.ces.bash import BashProcess, SentCommand
 from taskweaver_ext.ces.calling import RecordedRun
 from taskweaver_ext.ces.process_output import OutputPipe
-from taskweaver_ext.ces.process_tree import ProcessSeen, signal_processes
+from taskweaver_ext.ces.process_tree import ProcessSeen, mark_of, signal_processes
 from taskweaver_ext.ces.results import ExecutionId, StreamName
 
 TakeLateOutput: TypeAlias = Callable[[ExecutionId, StreamName, bytes], None]
@@ -98,7 +98,7 @@ class CommandStop:
         self._bash = bash
         self._sent = sent
         self._steps = iter(_STEPS)
-        self._signalled: set[tuple[ProcessSeen, signal.Signals]] = set()
+        self._signalled: set[tuple[ProcessSeen, str, signal.Signals]] = set()
         self._began_at = time.monotonic()
         self._number: signal.Signals | None = None
         self.next_step_at = self._began_at
@@ -114,7 +114,8 @@ class CommandStop:
             else:
                 self._bash.begin_interrupt()
                 self._signal_processes(self._number)
-                self._bash.finish_interrupt(self._sent)
+                is_repeated = self.next_step_at > self._began_at
+                self._bash.finish_interrupt(self._sent, is_repeated=is_repeated)
             self._advance()
 
     def end_leftovers(self) -> None:
@@ -129,12 +130,15 @@ class CommandStop:
         self.next_step_at = self._began_at + seconds
 
     def _signal_processes(self, number: signal.Signals) -> None:
-        """Send a signal once to each process: a second one could end its clean-up."""
-        found = [
-            process
-            for process in self._bash.processes_of(self._sent)
-            if (process, number) not in self._signalled
-        ]
-        self._signalled.update((process, number) for process in found)
+        """Send a signal once to each program: a second one could end its clean-up.
+
+        A process whose mark has changed has become another program since.
+        """
+        found = []
+        for process in self._bash.processes_of(self._sent):
+            key = (process, mark_of(process.pid), number)
+            if key not in self._signalled:
+                self._signalled.add(key)
+                found.append(process)
         signal_processes(found, number)
         signal_processes(found, signal.SIGCONT)
