@@ -83,6 +83,12 @@ class Kernel(IPythonKernel):
 
         return await self.runtime.execute(request, run)
 
+    async def interrupt_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        """Interrupt the execution that is meant; a request that comes too late does nothing."""
+        meant = parent.get("metadata", {}).get("taskweaver", {}).get("ordinal")
+        if meant is None or self.runtime.is_running(meant):
+            await super().interrupt_request(stream, ident, parent)
+
     def pre_handler_hook(self) -> None:
         """Leave SIGINT alone: the runtime's handler knows when code is running."""
 

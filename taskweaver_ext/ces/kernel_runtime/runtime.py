@@ -112,6 +112,10 @@ class Runtime:
         self.queue.say(ENDED, json.dumps({**reply, "usage": usage}, default=str))
         return reply
 
+    def is_running(self, ordinal: int) -> bool:
+        """Whether code of this execution is running."""
+        return self._code_is_running and ordinal == self.queue.latest_ordinal
+
     def _command(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what is asked by name instead of running code; it fails as code fails."""
         command, arguments = request["command"], request.get("arguments", {})

@@ -73,6 +73,11 @@ class OutputQueue:
         """Begin to send by itself."""
         self._thread.start()
 
+    @property
+    def latest_ordinal(self) -> int:
+        """The execution that began last."""
+        return self.latest_key >> KIND_BITS
+
     def begin(self, ordinal: int) -> None:
         """An execution starts, with its own pipes and with quiet."""
         self.latest_key = ordinal << KIND_BITS

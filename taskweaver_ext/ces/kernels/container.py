@@ -168,13 +168,15 @@ class ContainerKernelHost:
     def interrupt(self) -> None:
         """Ask the kernel to interrupt itself and its children."""
         with self._lock:
-            if self._control is None:
+            if self._control is None or self._connection is None:
                 return
             with contextlib.suppress(zmq.Again):
                 while True:  # earlier replies, which nobody reads
                     self._control.recv_multipart(zmq.NOBLOCK)
             with contextlib.suppress(zmq.Again):
-                message = self._format.pack("interrupt_request", {})
+                # Named, so that a request that is late does not hit the next execution.
+                meant = {"taskweaver": {"ordinal": self._connection.latest_ordinal}}
+                message = self._format.pack("interrupt_request", {}, metadata=meant)
                 self._control.send_multipart(message, zmq.NOBLOCK)
 
     def kill(self) -> None:

@@ -169,6 +169,11 @@ class WireConnection:
         metadata = {"taskweaver": {"ordinal": request.ordinal, **request.metadata}}
         self._shell.send_multipart(self._format.pack("execute_request", content, metadata=metadata))
 
+    @property
+    def latest_ordinal(self) -> int:
+        """The request that was sent last."""
+        return self._latest_ordinal
+
     def answer(self, text: str) -> None:
         """Answer a question."""
         self._stdin.send_multipart(self._format.pack("input_reply", {"value": text}))

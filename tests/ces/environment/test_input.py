@@ -60,7 +60,7 @@ def test_output_comes_before_the_question(environment: Environment) -> None:
             on_input=answer,
             timeout=LIMIT_SECONDS,
         )
-        assert order == ["first\n", "then?"]
+        assert "".join(order) == "first\nthen?"
 
 
 def test_an_answerer_that_raises_is_end_of_input(environment: Environment) -> None:
