@@ -1,0 +1,243 @@
+"""TaskWeaverApp: settings in, sessions out. The only module that knows injector."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import secrets
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from injector import Injector, Module, provider, singleton
+
+from taskweaver_ext import config as configuration
+from taskweaver_ext.approval import Approval
+from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.kernels.host import EnvMode
+from taskweaver_ext.config import Config
+from taskweaver_ext.errors import ConfigError, SessionError
+from taskweaver_ext.llm.chat_model import ChatModel
+from taskweaver_ext.llm.factory import create_chat_model
+from taskweaver_ext.llm.model_settings import ModelSettings
+from taskweaver_ext.plugins.registry import PluginRegistry
+from taskweaver_ext.roles.code_interpreter.code_generator import ReplyForm
+from taskweaver_ext.roles.role import RoleRegistry
+from taskweaver_ext.session import Session, SessionParts
+
+NO_MODEL = """\
+No model is set, so nobody can answer. Put one of these into taskweaver_config.json:
+  OpenAI or compatible:  "llm.api_type": "openai",     "llm.api_key": "...", "llm.model": "..."
+                         "llm.api_base": "http://..."  for vLLM, LM Studio, llama.cpp
+  Anthropic:             "llm.api_type": "anthropic",  "llm.api_key": "...", "llm.model": "..."
+  Ollama:                "llm.api_type": "ollama",     "llm.model": "..."
+  On this machine:       "llm.api_type": "local"       after: taskweaver-ext model fetch
+Without a model: lines that begin with > run Python, lines with ! run shell, and /demo plays a
+scripted demonstration."""
+
+_logger = logging.getLogger(__name__)
+
+
+class ModelPool:
+    """The models of an application by alias, each made when it is first asked for."""
+
+    def __init__(self, config: Config, override: ChatModel | None = None) -> None:
+        """Make models of settings.
+
+        Args:
+            override: Used for every alias instead of what the settings say.
+        """
+        self._config = config
+        self._override = override
+        self._lock = threading.Lock()
+        self._models: dict[str, ChatModel] = {}
+
+    def find(self, alias: str) -> ChatModel:
+        """Return the model of an alias; of `llm.*` when it is empty.
+
+        Raises:
+            ConfigError: The settings do not say which model, or make no sense.
+        """
+        if self._override is not None:
+            return self._override
+        with self._lock:
+            if alias not in self._models:
+                self._models[alias] = create_chat_model(self._settings(alias))
+            return self._models[alias]
+
+    def close(self) -> None:
+        """Let go of the models that were made here."""
+        with self._lock:
+            models, self._models = list(self._models.values()), {}
+        for model in models:
+            model.close()
+
+    def _settings(self, alias: str) -> ModelSettings:
+        llm = self._config.llm
+        if not alias:
+            is_unset = not llm.settings.keys() & {"llm.api_key", "llm.api_base"}
+            settings = ModelSettings.from_mapping(llm.settings)
+            if is_unset and not settings.api_key and settings.api_type not in ("local", "ollama"):
+                raise ConfigError(NO_MODEL)
+            return settings
+        if alias not in llm.alternatives:
+            known = ", ".join(sorted(llm.alternatives)) or "none"
+            raise ConfigError(f"ext_llms.llm_configs has no model {alias!r}; there are: {known}.")
+        return ModelSettings.from_mapping({**llm.settings, **llm.alternatives[alias]})
+
+
+class _Parts(Module):
+    """How the parts of an application are made of its settings."""
+
+    def __init__(self, config: Config, model: ChatModel | None, reply_form: ReplyForm) -> None:
+        self._config = config
+        self._model = model
+        self._reply_form = reply_form
+
+    @singleton
+    @provider
+    def provide_config(self) -> Config:
+        return self._config
+
+    @singleton
+    @provider
+    def provide_environment(self, config: Config) -> Environment:
+        service = config.execution_service
+        return Environment(service.env_dir, EnvMode(service.kernel_mode))
+
+    @singleton
+    @provider
+    def provide_plugins(self, config: Config) -> PluginRegistry:
+        return PluginRegistry.load(config.plugin.base_path)
+
+    @singleton
+    @provider
+    def provide_roles(self, config: Config) -> RoleRegistry:
+        ours = Path(__file__).parent / "roles"
+        return RoleRegistry.load(ours, config.app_base_dir / "roles")
+
+    @singleton
+    @provider
+    def provide_models(self, config: Config) -> ModelPool:
+        return ModelPool(config, self._model)
+
+    @singleton
+    @provider
+    def provide_session_parts(
+        self,
+        config: Config,
+        environment: Environment,
+        plugins: PluginRegistry,
+        roles: RoleRegistry,
+        models: ModelPool,
+    ) -> SessionParts:
+        return SessionParts(
+            config=config,
+            environment=environment,
+            plugins=plugins,
+            roles=roles,
+            find_model=models.find,
+            reply_form=self._reply_form,
+        )
+
+
+class TaskWeaverApp:
+    """A project folder at work: it makes sessions, and ends them.
+
+    Use it as a context manager, or call `close`. Sessions are independent of each
+    other and may be used from different threads.
+    """
+
+    def __init__(
+        self,
+        app_dir: str | Path | None = None,
+        config: Mapping[str, object] | None = None,
+        *,
+        arguments: Mapping[str, object] | None = None,
+        model: ChatModel | None = None,
+        reply_form: ReplyForm = "json",
+    ) -> None:
+        """Read the settings of a project.
+
+        Args:
+            app_dir: The project's folder; by default the nearest one upwards.
+            config: Settings that win over all others, by name.
+            arguments: Settings from a command line.
+            model: Used instead of the one that is set, for demonstrations and tests.
+            reply_form: How the model of the code interpreter replies.
+
+        Raises:
+            ConfigError: Some settings cannot be used.
+        """
+        self.config = configuration.load(app_dir, overrides=config, arguments=arguments)
+        self._injector = Injector(_Parts(self.config, model, reply_form), auto_bind=False)
+        self._lock = threading.Lock()
+        self._sessions: dict[str, Session] = {}
+        self._has_environment = False
+        self._is_closed = False
+
+    @property
+    def plugins(self) -> PluginRegistry:
+        """The plugins of the project, with what is wrong with the others."""
+        return self._injector.get(PluginRegistry)
+
+    def get_session(
+        self, session_id: str | None = None, *, approval: Approval | None = None
+    ) -> Session:
+        """Return a session: the one with that id if it is there, else a new one.
+
+        Args:
+            approval: What a new session may run without asking.
+
+        Raises:
+            SessionError: The application has been closed.
+            ConfigError: The settings name an unknown role.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise SessionError("This application has been closed.")
+            if session_id is not None and session_id in self._sessions:
+                return self._sessions[session_id]
+            self._has_environment = True
+            parts = self._injector.get(SessionParts)
+            session = Session(session_id or _new_session_id(), parts, approval=approval)
+            self._sessions[session.session_id] = session
+            return session
+
+    def stop_session(self, session_id: str) -> None:
+        """End one session; its folder stays."""
+        with self._lock:
+            session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.stop()
+
+    def close(self) -> None:
+        """End all sessions and everything they started."""
+        with self._lock:
+            self._is_closed = True
+            sessions, self._sessions = list(self._sessions.values()), {}
+        for session in sessions:
+            try:
+                session.stop()
+            except Exception:  # the others are still to be ended
+                _logger.exception("Session %r could not be ended", session.session_id)
+        if self._has_environment:
+            self._injector.get(Environment).close()
+        self._injector.get(ModelPool).close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _new_session_id() -> str:
+    return f"{datetime.datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"

@@ -1,0 +1,131 @@
+"""What a model's code may do without asking.
+
+Shell commands and programs in other languages cannot be verified, so a person is
+asked before they run. Where nobody can be asked they do not run. Inside a
+container they cannot do harm outside of it, and run.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from taskweaver_ext.errors import TaskWeaverError
+
+ApprovalMode: TypeAlias = Literal["ask", "auto", "deny"]
+ApprovalScope: TypeAlias = Literal["shell", "all"]
+
+_UNSAFE_IN_PATTERNS = frozenset(";&|`$<>\n()\\")
+"""What lets a command that begins like an allowed one do something else as well."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequest:
+    """Code that wants to run."""
+
+    number: int
+    """Counts the requests of a session, from 1."""
+    language: str
+    code: str
+    reason: str
+    """Why somebody has to decide, in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAnswer:
+    """What was decided."""
+
+    is_approved: bool
+    code: str | None = None
+    """What is to run instead, where the code was edited."""
+    reason: str = ""
+    """Why not; the model is told."""
+    is_final: bool = True
+    """Whether somebody decided; where nobody could, another way is worth a try."""
+
+
+Ask: TypeAlias = Callable[[ApprovalRequest], ApprovalAnswer]
+"""Given by a frontend; called on the thread that runs the round, and may take its time."""
+
+
+class Approval:
+    """Decide what may run; a frontend changes `mode`, `scope` and `ask` at any time."""
+
+    def __init__(
+        self,
+        mode: ApprovalMode = "ask",
+        *,
+        scope: ApprovalScope = "shell",
+        always_allowed: Iterable[str] = (),
+        ask: Ask | None = None,
+    ) -> None:
+        """Settings of one session.
+
+        Args:
+            mode: Ask, run everything, or run nothing of what is in the scope.
+            scope: What has to be approved: what cannot be verified, or all code.
+            always_allowed: Commands that run without asking; `*` stands for any text, but a
+                command with a pipe, a redirection or a second command in it always asks.
+            ask: Asks a person; None where there is nobody.
+        """
+        self.mode: ApprovalMode = mode
+        self.scope: ApprovalScope = scope
+        self.always_allowed = list(always_allowed)
+        self.ask = ask
+        self._numbers = itertools.count(1)
+
+    def decide(
+        self,
+        language: str,
+        code: str,
+        *,
+        is_verified: bool,
+        is_contained: bool = False,
+        reason: str = "",
+    ) -> ApprovalAnswer:
+        """Say whether code that a model wrote may run, after asking where that is needed.
+
+        Args:
+            is_verified: Whether the code is of the kind that verification can judge.
+            is_contained: Whether it runs inside a container.
+            reason: Why somebody has to decide.
+        """
+        if is_contained and self.scope == "shell" and self.mode != "deny":
+            return ApprovalAnswer(True)
+        if not self._needs_approval(language, code, is_verified=is_verified):
+            return ApprovalAnswer(True)
+        if self.mode == "deny":
+            denial = "Such code is denied in this session."
+            return ApprovalAnswer(False, reason=denial, is_final=False)
+        if self.ask is None:
+            denial = "It needs a person's approval, and nobody can be asked here."
+            return ApprovalAnswer(False, reason=denial, is_final=False)
+        request = ApprovalRequest(
+            number=next(self._numbers), language=language, code=code, reason=reason
+        )
+        try:
+            return self.ask(request)
+        except TaskWeaverError:
+            raise
+        except Exception:  # a frontend that fails must not run the code
+            _logger.exception("Asking for approval failed; the code is not run.")
+            return ApprovalAnswer(False, reason="Asking for approval failed.")
+
+    def _needs_approval(self, language: str, code: str, *, is_verified: bool) -> bool:
+        if self.mode == "auto":
+            return False
+        if is_verified:
+            return self.scope == "all" and not self._is_always_allowed(code)
+        return language != "bash" or not self._is_always_allowed(code)
+
+    def _is_always_allowed(self, code: str) -> bool:
+        command = code.strip()
+        if not command or _UNSAFE_IN_PATTERNS & set(command):
+            return command in self.always_allowed
+        return any(fnmatch.fnmatchcase(command, pattern) for pattern in self.always_allowed)

@@ -1,0 +1,10 @@
+"""Plugins: what a project's Python functions can do for generated code."""
+
+from taskweaver_ext.ces.kernel_runtime.plugin_api import (
+    Plugin,
+    PluginContext,
+    register_plugin,
+    test_plugin,
+)
+
+__all__ = ["Plugin", "PluginContext", "register_plugin", "test_plugin"]

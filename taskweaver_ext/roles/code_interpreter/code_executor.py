@@ -1,0 +1,193 @@
+"""The executors of one session: its kernel with the plugins, its shell, and fresh processes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.events import ExecutionEvent, LateOutput, StatusChanged
+from taskweaver_ext.ces.kernels.execution import OnInput
+from taskweaver_ext.ces.languages import canonical_name
+from taskweaver_ext.ces.registry import ExecutorRegistry
+from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus
+from taskweaver_ext.errors import PluginError, SessionError
+from taskweaver_ext.event_emitter import PostEventProxy
+from taskweaver_ext.plugins.registry import PluginEntry, PluginRegistry
+from taskweaver_ext.roles.cancellation import Cancellation
+from taskweaver_ext.roles.code_interpreter.live_output import LiveOutput
+
+_logger = logging.getLogger(__name__)
+
+
+class CodeExecutor:
+    """Run code of any language for one session, in events of a post.
+
+    The kernel starts with the first Python code, or with `start`.
+
+    Threads:
+        `interrupt` is for any thread, the rest for the one that runs the round.
+        `_lock` keeps the kernel from being started twice, and during `close`.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        session_id: str,
+        session_dir: Path,
+        plugins: PluginRegistry,
+        cancellation: Cancellation,
+        *,
+        has_container: bool = False,
+    ) -> None:
+        self.cwd = session_dir / "cwd"
+        self.plugins: tuple[PluginEntry, ...] = tuple(plugins)
+        """Those that generated code can call; one that does not load is taken out."""
+        self._environment = environment
+        self._session_id = session_id
+        self._session_dir = session_dir
+        self._cancellation = cancellation
+        self._has_container = has_container
+        self._posts: dict[ExecutionId, PostEventProxy] = {}
+        self._registry = ExecutorRegistry(
+            environment,
+            session_id,
+            folder=session_dir / "ces",
+            cwd=self.cwd,
+            on_late_output=self._show_late_output,
+        )
+        self._lock = threading.Lock()
+        self._is_started = False
+        self._is_closed = False
+        self._has_given_up = False
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The names of the languages that can be run."""
+        return self._registry.languages
+
+    def contains(self, language: str) -> bool:
+        """Whether code of a language cannot reach beyond the session's container."""
+        return self._has_container and canonical_name(language) == "python"
+
+    def start(self, on_status: Callable[[str], None] | None = None) -> None:
+        """Start the kernel with its plugins, unless it runs.
+
+        Args:
+            on_status: Told in a few words what takes the time.
+
+        Raises:
+            KernelStartError: The kernel did not become ready.
+            SessionError: The executor has been closed.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise SessionError("The session has been stopped. Start another one.")
+            if self._is_started:
+                return
+            if on_status is not None:
+                on_status("starting the kernel")
+            self._environment.start_session(
+                self._session_id,
+                self._session_dir,
+                self.cwd,
+                on_late_output=self._show_late_output,
+            )
+            self._is_started = True
+            self._registry.get("python")  # from now on `interrupt` reaches the kernel
+            self.plugins = tuple(plugin for plugin in self.plugins if self._loads(plugin))
+
+    def recover(self) -> None:
+        """Give a kernel that died too often another chance: a person has asked for more."""
+        if self._has_given_up:
+            self._environment.restart_session(self._session_id)
+            self._has_given_up = False
+
+    def run(
+        self,
+        language: str,
+        code: str,
+        post: PostEventProxy,
+        *,
+        on_input: OnInput | None = None,
+    ) -> ExecutionResult:
+        """Run code to its end and show in the post what it does.
+
+        Raises:
+            RoundCancelledError: The round was stopped before it began.
+            KernelStartError: The kernel did not become ready.
+        """
+        name = canonical_name(language)
+        execution_id = ExecutionId(post.post.id)
+        self._posts[execution_id] = post
+        if name == "python":
+            self.start(post.update_status)
+        with (
+            LiveOutput(post, execution_id) as output,
+            self._cancellation.stopping(self.interrupt),
+        ):
+            post.update_status(f"running {name} code")
+
+            def on_event(event: ExecutionEvent) -> None:
+                has_just_begun = isinstance(event, StatusChanged) and event.status == "running"
+                if has_just_begun and self._cancellation.is_requested:
+                    self.interrupt()  # the wish came when there was nothing to interrupt yet
+                output.on_event(event)
+
+            if name == "python" and on_input is not None:
+                result = self._environment.execute_code(
+                    self._session_id,
+                    code,
+                    execution_id,
+                    on_output=output.on_output,
+                    on_event=on_event,
+                    on_input=on_input,
+                )
+            else:
+                result = self._registry.get(name).execute(
+                    code,
+                    on_output=output.on_output,
+                    on_event=on_event,
+                    execution_id=execution_id,
+                )
+            output.finish(result)
+        if result.status is ExecutionStatus.DIED and result.death is None:
+            self._has_given_up = True
+        return result
+
+    def interrupt(self, kill: bool = False) -> None:
+        """Stop what runs; with `kill` at any price, which costs the variables."""
+        self._registry.interrupt(kill=kill)
+
+    def update_session_var(self, variables: dict[str, str]) -> None:
+        """Set what plugins read with `ctx.get_session_var`."""
+        self.start()
+        self._environment.update_session_var(self._session_id, variables)
+
+    def close(self) -> None:
+        """End the kernel, the shell and everything they started."""
+        self._registry.interrupt(kill=True)
+        with self._lock:
+            was_started, self._is_started = self._is_started, False
+            self._is_closed = True
+        self._registry.close()
+        if was_started:
+            self._environment.stop_session(self._session_id)
+
+    def _show_late_output(self, output: LateOutput) -> None:
+        """Show what code writes after its end where it belongs: in the post that it ran for."""
+        if post := self._posts.get(output.execution_id):
+            post.emit_execution_output(output.stream, output.text, output.execution_id)
+
+    def _loads(self, plugin: PluginEntry) -> bool:
+        try:
+            source = plugin.read_source()
+            self._environment.load_plugin(
+                self._session_id, plugin.name, source, dict(plugin.configurations)
+            )
+        except PluginError as error:
+            _logger.warning("The plugin %r is left out: %s", plugin.name, error)
+            return False
+        return True

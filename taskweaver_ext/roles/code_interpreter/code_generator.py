@@ -1,0 +1,201 @@
+"""The part of the code interpreter that has a model write code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+from taskweaver_ext.ces.contract import list_files
+from taskweaver_ext.conversation import Attachment, AttachmentType, Post, Round
+from taskweaver_ext.event_emitter import PostEventProxy
+from taskweaver_ext.llm.chat_model import JsonSchema, Message
+from taskweaver_ext.llm.model_errors import ContextTooLongError
+from taskweaver_ext.roles.asking import ModelCaller, ModelReply
+from taskweaver_ext.roles.code_interpreter.channel_form import TOOL_PREFIX, ChannelForm
+from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
+from taskweaver_ext.roles.code_interpreter.generated import GeneratedCode, GeneratedText
+from taskweaver_ext.roles.code_interpreter.json_form import JsonForm
+from taskweaver_ext.roles.correction import UnusableReplyError, rejected_messages
+from taskweaver_ext.roles.history import History
+from taskweaver_ext.roles.prompts import fill, load_examples, load_prompt
+from taskweaver_ext.roles.role import PLANNER, USER, Memory, RoleContext
+
+ReplyForm: TypeAlias = Literal["json", "channels"]
+
+MAX_LISTED_FILES = 30
+
+
+class ReplyReading(Protocol):
+    """One reply as it arrives: `feed` for each piece, then `finish` or `abandon`."""
+
+    def feed(self, text: str) -> None: ...
+
+    def finish(self, reply: ModelReply) -> GeneratedCode | GeneratedText: ...
+
+    def abandon(self, reason: str) -> None: ...
+
+
+class Form(Protocol):
+    """A form in which a model can reply."""
+
+    @property
+    def prompt_name(self) -> str:
+        """Which text of the prompt file describes it."""
+
+    def schema(self) -> JsonSchema | None:
+        """Return the JSON that the reply is to be, if it is to be JSON."""
+
+    def reading(self, post: PostEventProxy) -> ReplyReading:
+        """Begin to read a reply."""
+
+    def written(self, post: Post) -> str:
+        """Return what the model had written for a post."""
+
+
+class CodeGenerator:
+    """Have the model write code for the last post, and show it while it is written."""
+
+    def __init__(
+        self, alias: str, context: RoleContext, executor: CodeExecutor, reply_form: ReplyForm
+    ) -> None:
+        self._alias = alias
+        self._context = context
+        self._executor = executor
+        self._form: Form = (
+            JsonForm(executor.languages)
+            if reply_form == "json"
+            else ChannelForm(executor.languages)
+        )
+        settings = context.config.code_generator
+        llm_alias = settings.llm_alias or context.config.code_interpreter.llm_alias
+        self._caller = ModelCaller(context, llm_alias, "code_generator")
+        self._history = History(
+            self._caller, context.config.round_compressor, is_eager=settings.prompt_compression
+        )
+        path = settings.prompt_file_path or Path(__file__).with_name("code_generator_prompt.yaml")
+        self._prompt = load_prompt(path, "content")
+        examples: list[Round] = []
+        if settings.use_example:
+            speakers = {alias, PLANNER, USER}
+            examples = load_examples(settings.example_base_path, speakers)
+        self._examples = self._render(examples)
+
+    @property
+    def advice_on_form(self) -> str:
+        """What a model is told whose reply could not be read."""
+        return self._prompt.get("revise_form", "Reply again, in the form that was described.")
+
+    @property
+    def advice_on_code(self) -> str:
+        """What a model is told whose code failed."""
+        return self._prompt.get("revise_code", "Correct the code and send all of it again.")
+
+    def generate(
+        self, memory: Memory, post: PostEventProxy
+    ) -> tuple[ModelReply, GeneratedCode | GeneratedText | UnusableReplyError]:
+        """Return what the model wrote, and what it means or why it means nothing.
+
+        Raises:
+            RoundCancelledError: The round was stopped.
+            ModelError: There was no reply.
+        """
+        try:
+            reply, reading = self._ask(memory, post)
+        except ContextTooLongError:
+            self._history.shrink()
+            reply, reading = self._ask(memory, post)
+        try:
+            return reply, reading.finish(reply)
+        except UnusableReplyError as problem:
+            reading.abandon(str(problem))
+            return reply, problem
+
+    def _ask(self, memory: Memory, post: PostEventProxy) -> tuple[ModelReply, ReplyReading]:
+        reading = self._form.reading(post)
+        rounds = memory.rounds_of(self._alias)
+        messages = self._history.messages(self._head(), rounds, self._render, post)
+        try:
+            reply = self._caller.ask(
+                messages, post, schema=self._form.schema(), on_text=reading.feed
+            )
+        except BaseException as error:
+            reading.abandon(str(error) or type(error).__name__)
+            raise
+        return reply, reading
+
+    def _head(self) -> list[Message]:
+        plugins = [plugin for plugin in self._executor.plugins if not plugin.plugin_only]
+        values = {
+            "RESPONSE_FORM": self._prompt.get(self._form.prompt_name, "{RESPONSE_JSON_SCHEMA}"),
+            "RESPONSE_JSON_SCHEMA": json.dumps(self._form.schema()),
+            "TOOLS": ", ".join(TOOL_PREFIX + name for name in self._executor.languages),
+            "ENVIRONMENT_CONTEXT": self._environment_context(),
+            "CODE_GENERATION_REQUIREMENTS": self._requirements(),
+            "PLUGINS": "\n".join(plugin.describe() for plugin in plugins) or "(none)",
+            "ROLE_NAME": self._alias,
+        }
+        system = Message("system", fill(self._prompt["content"], values))
+        if not self._examples:
+            return [system]
+        start = self._prompt.get("start_of_conversation", "(The conversation begins here.)")
+        return [system, *self._examples, Message("user", start)]
+
+    def _environment_context(self) -> str:
+        names = sorted(list_files(self._executor.cwd).files)
+        listed = ", ".join(names[:MAX_LISTED_FILES]) or "(none)"
+        more = f" and {len(names) - MAX_LISTED_FILES} more" if len(names) > MAX_LISTED_FILES else ""
+        languages = ", ".join(self._executor.languages)
+        return f"- Languages: {languages}.\n- Files in the working directory: {listed}{more}."
+
+    def _requirements(self) -> str:
+        settings = self._context.config.code_interpreter
+        lines: list[str] = []
+        if settings.code_verification_on:
+            if settings.allowed_modules is not None:
+                modules = ", ".join(settings.allowed_modules) or "none"
+                template = self._prompt.get("requirements_modules", "")
+                lines.append(fill(template, {"MODULES": modules}))
+            functions = ", ".join(settings.blocked_functions)
+            template = self._prompt.get("requirements_functions", "")
+            lines.append(fill(template, {"FUNCTIONS": functions}))
+        return "\n".join(lines)
+
+    def _render(self, rounds: Sequence[Round]) -> list[Message]:
+        messages: list[Message] = []
+        for one in rounds:
+            for post in one.post_list:
+                if post.send_from != self._alias:
+                    text = f"From: {post.send_from}\nTask: {post.message}"
+                    messages.append(Message("user", text))
+                elif not post.get_attachment(AttachmentType.invalid_response):
+                    text = self._form.written(post).replace("{ROLE_NAME}", self._alias)
+                    messages.append(Message("assistant", text))
+                    messages += _feedback(post)
+                elif one is rounds[-1]:
+                    messages += rejected_messages(post)
+        return messages
+
+
+def _feedback(post: Post) -> list[Message]:
+    """Return what the model is told about the code of a post; nothing if there was none."""
+
+    def last(kind: AttachmentType) -> Attachment | None:
+        return next(reversed(post.get_attachment(kind)), None)
+
+    status = last(AttachmentType.execution_status)
+    if status is None or last(AttachmentType.reply_content) is None:
+        return []
+    parts = []
+    verification = last(AttachmentType.verification)
+    error = last(AttachmentType.code_error)
+    if verification is not None and verification.content == "INCORRECT" and error is not None:
+        parts.append(f"The code was not run: {error.content}")
+    result = last(AttachmentType.execution_result)
+    if result is not None and status.content != "NONE":
+        parts.append(f"The code was run.\n{result.content}")
+    advice = last(AttachmentType.revise_message)
+    if advice is not None:
+        parts.append(advice.content)
+    return [Message("user", "\n".join(parts))] if parts else []

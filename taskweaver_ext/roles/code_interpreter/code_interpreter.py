@@ -1,0 +1,186 @@
+"""The role that writes code, checks it, runs it, and corrects it when it fails."""
+
+from __future__ import annotations
+
+from taskweaver_ext.approval import Approval
+from taskweaver_ext.ces.contract import (
+    ContractCheck,
+    ExecutionFailure,
+    check_contract,
+    execution_failure,
+    list_files,
+)
+from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.conversation import AttachmentType, Post
+from taskweaver_ext.event_emitter import PostEventProxy
+from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
+from taskweaver_ext.roles.code_interpreter.code_generator import CodeGenerator, ReplyForm
+from taskweaver_ext.roles.code_interpreter.generated import GeneratedCode, GeneratedText
+from taskweaver_ext.roles.code_interpreter.result_text import (
+    artifact_paths,
+    describe_result,
+    status_name,
+)
+from taskweaver_ext.roles.code_interpreter.verification import Verdict, inspect_python
+from taskweaver_ext.roles.correction import UnusableReplyError, reject, speaking
+from taskweaver_ext.roles.prompts import fill
+from taskweaver_ext.roles.role import Memory, Role, RoleContext, RoleEntry
+from taskweaver_ext.streaming.code_cleaning import find_leftover
+
+
+class CodeInterpreter(Role):
+    """Turn a task in plain words into code that has run.
+
+    Each attempt is a post of its own; an attempt that failed is addressed to the
+    role itself, until `code_interpreter.max_retry_count` is reached.
+    """
+
+    def __init__(
+        self,
+        entry: RoleEntry,
+        context: RoleContext,
+        executor: CodeExecutor,
+        approval: Approval,
+        reply_form: ReplyForm = "json",
+    ) -> None:
+        super().__init__(entry, context)
+        self._settings = context.config.code_interpreter
+        self._executor = executor
+        self._approval = approval
+        self._generator = CodeGenerator(entry.alias, context, executor, reply_form)
+
+    @property
+    def intro(self) -> str:
+        """What the planner is told, with the plugins that are there now."""
+        plugins = [plugin for plugin in self._executor.plugins if not plugin.plugin_only]
+        descriptions = "\n".join(
+            f"    {plugin.signature}  # {' '.join(plugin.description.split())}"
+            for plugin in plugins
+        )
+        values = {
+            "plugin_description": descriptions or "    (none)",
+            "languages": ", ".join(self._executor.languages),
+        }
+        return fill(self.entry.intro, values)
+
+    def reply(self, memory: Memory) -> Post:
+        """Make one attempt at the task."""
+        with speaking(self) as post:
+            self._executor.start(post.update_status)
+            reply, generated = self._generator.generate(memory, post)
+            if isinstance(generated, UnusableReplyError):
+                advice = self._generator.advice_on_form
+                reject(post, reply.text, str(generated), advice)
+                self._try_again_or_report(post, memory)
+                return post.end()
+            if isinstance(generated, GeneratedText):
+                post.update_send_to(memory.asker_of(self.alias))
+                return post.end()
+            return self._run(post, memory, generated)
+
+    def _run(self, post: PostEventProxy, memory: Memory, generated: GeneratedCode) -> Post:
+        post.update_status("checking the code")
+        verdict = self._inspect(generated)
+        if verdict.errors:
+            self._refuse(post, generated, "\n".join(verdict.errors))
+            self._try_again_or_report(post, memory, self._generator.advice_on_code)
+            return post.end()
+        is_verified = generated.language == "python" and not verdict.shell_uses
+        answer = self._approval.decide(
+            generated.language,
+            generated.code,
+            is_verified=is_verified,
+            is_contained=self._executor.contains(generated.language),
+            reason="; ".join(verdict.shell_uses) or f"It is {generated.language} code.",
+        )
+        self.context.cancellation.check()
+        if not answer.is_approved:
+            self._refuse(post, generated, f"It was not allowed to run. {answer.reason}".strip())
+            if answer.is_final:
+                post.update_send_to(memory.asker_of(self.alias))
+            else:
+                self._try_again_or_report(post, memory, "Do it in another way.")
+            return post.end()
+        is_checked = is_verified and self._settings.code_verification_on
+        post.update_attachment("CORRECT" if is_checked else "NONE", AttachmentType.verification)
+        return self._execute(post, memory, generated, answer.code or generated.code)
+
+    def _inspect(self, generated: GeneratedCode) -> Verdict:
+        leftover = find_leftover(generated.code, generated.language)
+        if leftover is not None:
+            return Verdict((leftover.message,))
+        if generated.language != "python":
+            return Verdict()
+        verdict = inspect_python(
+            generated.code,
+            blocked_functions=self._settings.blocked_functions,
+            allowed_modules=self._settings.allowed_modules,
+        )
+        is_on = self._settings.code_verification_on
+        return verdict if is_on else Verdict((), verdict.shell_uses)
+
+    def _refuse(self, post: PostEventProxy, generated: GeneratedCode, reason: str) -> None:
+        """Say in the post why its code does not run."""
+        post.update_attachment("INCORRECT", AttachmentType.verification)
+        post.update_attachment(reason, AttachmentType.code_error)
+        post.update_attachment("NONE", AttachmentType.execution_status)
+        generated.panel.finish_execution(
+            ExecutionFailure(code="refused", message=reason, where="verification")
+        )
+        post.update_message(f"The code was not run. {reason}")
+
+    def _execute(
+        self, post: PostEventProxy, memory: Memory, generated: GeneratedCode, code: str
+    ) -> Post:
+        panel = generated.panel
+        if generated.language == "python" and self._settings.code_prefix:
+            code = f"{self._settings.code_prefix}\n{code}"
+        before = list_files(self._executor.cwd) if panel.contract else None
+        panel.start_execution()
+        result = self._executor.run(generated.language, code, post)
+        check = check_contract(self._executor.cwd, panel.contract, before) if before else None
+        failure = execution_failure(
+            has_run_well=result.is_success,
+            error=_last_line(result.error),
+            problems=check.problems if check else (),
+        )
+        panel.finish_execution(failure)
+        self._report(post, result, check)
+        is_stopped = result.status is ExecutionStatus.CANCELLED
+        if failure is None or is_stopped:
+            post.update_send_to(memory.asker_of(self.alias))
+        else:
+            self._try_again_or_report(post, memory, self._generator.advice_on_code)
+        return post.end()
+
+    def _report(
+        self, post: PostEventProxy, result: ExecutionResult, check: ContractCheck | None
+    ) -> None:
+        text = describe_result(result, check)
+        post.update_attachment(status_name(result), AttachmentType.execution_status)
+        post.update_attachment(text, AttachmentType.execution_result)
+        paths = artifact_paths(result.artifact, self._executor.cwd)
+        if check is not None:
+            paths += [str(self._executor.cwd / file.path) for file in check.kept]
+        if paths:
+            post.update_attachment("\n".join(paths), AttachmentType.artifact_paths, extra=paths)
+        post.update_message(text)
+
+    def _try_again_or_report(self, post: PostEventProxy, memory: Memory, advice: str = "") -> None:
+        """Address the post to the role itself, or to whoever asked when that was done enough."""
+        attempts = memory.corrections_of(self.alias) + 1
+        if attempts <= self._settings.max_retry_count:
+            if advice:
+                post.update_attachment(advice, AttachmentType.revise_message)
+            post.update_send_to(self.alias)
+            return
+        post.update_attachment(f"Given up after {attempts} attempts.", AttachmentType.text)
+        if not post.message_is_end:
+            post.update_message(f" (given up after {attempts} attempts)")
+        post.update_send_to(memory.asker_of(self.alias))
+
+
+def _last_line(error: str | None) -> str | None:
+    """Return what a traceback comes to."""
+    lines = (error or "").strip().splitlines()
+    return lines[-1] if lines else None

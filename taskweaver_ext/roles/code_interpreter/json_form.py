@@ -1,0 +1,138 @@
+"""Replies of the code interpreter's model in JSON: thought, reply_type, reply_content."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from taskweaver_ext.ces.languages import canonical_name
+from taskweaver_ext.conversation import AttachmentType, Post
+from taskweaver_ext.event_emitter import PostEventProxy
+from taskweaver_ext.roles.asking import ModelReply
+from taskweaver_ext.roles.code_interpreter.generated import (
+    GeneratedCode,
+    GeneratedText,
+    Panel,
+    find_code_block,
+)
+from taskweaver_ext.roles.correction import UnusableReplyError
+from taskweaver_ext.roles.live_fields import LiveFields
+from taskweaver_ext.roles.prompts import as_reply, reply_schema
+from taskweaver_ext.roles.reply_json import ReplyFieldStream, parse_reply
+from taskweaver_ext.streaming.code_cleaning import FenceStripper, clean_code
+
+TEXT = "text"
+
+_FIELDS = ("thought", "reply_type", "reply_content")
+_ATTACHMENTS = {
+    "thought": AttachmentType.thought,
+    "reply_type": AttachmentType.reply_type,
+    "reply_content": AttachmentType.reply_content,
+}
+_MESSAGE = "message"
+
+
+class JsonForm:
+    """TaskWeaver's form: one JSON object with three texts."""
+
+    prompt_name = "json_form"
+
+    def __init__(self, languages: Sequence[str]) -> None:
+        self._languages = tuple(languages)
+
+    def schema(self) -> dict[str, Any] | None:
+        """Return the JSON schema; what should stream early comes first."""
+        return reply_schema(
+            {
+                "thought": {"type": "string", "description": "What the code will do, and why."},
+                "reply_type": {"type": "string", "enum": [*self._languages, TEXT]},
+                "reply_content": {
+                    "type": "string",
+                    "description": "The code alone, or the answer in words.",
+                },
+            }
+        )
+
+    def reading(self, post: PostEventProxy) -> JsonReading:
+        """Begin to read a reply."""
+        return JsonReading(post, self._languages)
+
+    def written(self, post: Post) -> str:
+        """Return what the model had written for a post."""
+        fields = {
+            name: attachment.content
+            for name, kind in _ATTACHMENTS.items()
+            for attachment in post.get_attachment(kind)[-1:]
+        }
+        if "reply_content" not in fields:
+            fields |= {"reply_type": TEXT, "reply_content": post.message}
+        return as_reply(fields)
+
+
+class JsonReading:
+    """One reply as it arrives."""
+
+    def __init__(self, post: PostEventProxy, languages: Sequence[str]) -> None:
+        self._languages = languages
+        self._fields = ReplyFieldStream(_FIELDS)
+        self._live = LiveFields(post, _ATTACHMENTS, _MESSAGE)
+        self._panel = Panel(post, post.post.send_from)
+        self._fence = FenceStripper()
+        self._reply_type = ""
+
+    def feed(self, text: str) -> None:
+        """Show the next piece of the reply."""
+        for piece in self._fields.feed(text):
+            if piece.name == "reply_type":
+                self._reply_type += piece.text
+            if piece.name != "reply_content":
+                self._live.add(piece.name, piece.text)
+            elif self._reply_type.strip().lower() == TEXT:
+                self._live.add(_MESSAGE, piece.text)
+            else:
+                self._show_code(self._fence.feed(piece.text))
+
+    def finish(self, reply: ModelReply) -> GeneratedCode | GeneratedText:
+        """Make sense of the whole reply.
+
+        Raises:
+            UnusableReplyError: It lacks something.
+        """
+        fields = parse_reply(reply.text, _FIELDS) or _fields_of_block(reply)
+        if fields is None:
+            what = "The reply is no JSON." if reply.text.strip() else "The reply is empty."
+            raise UnusableReplyError(reply.problem or what)
+        content = fields.get("reply_content", "")
+        if not content.strip():
+            raise UnusableReplyError(reply.problem or "The reply lacks reply_content.")
+        language = canonical_name(fields.get("reply_type", "").strip() or "python")
+        if language == TEXT:
+            del fields["reply_content"]
+            self._live.settle({**fields, _MESSAGE: content})
+            return GeneratedText(content)
+        if language not in self._languages:
+            known = ", ".join([*self._languages, TEXT])
+            raise UnusableReplyError(f"reply_type must be one of {known}, not {language!r}.")
+        code = clean_code(content)
+        self._show_code(self._fence.close())
+        self._panel.open(language)
+        self._live.settle({**fields, "reply_type": language, "reply_content": code})
+        return GeneratedCode(language, code, self._panel)
+
+    def abandon(self, reason: str) -> None:
+        """Take note that the reply is of no use."""
+        self._panel.break_off(reason)
+
+    def _show_code(self, code: str) -> None:
+        if code:
+            self._panel.open(canonical_name(self._reply_type.strip() or "python"))
+            self._panel.feed_code(code)
+            self._live.add("reply_content", code)
+
+
+def _fields_of_block(reply: ModelReply) -> dict[str, str] | None:
+    """Accept a whole reply in words with one block of code in it."""
+    block = None if reply.problem else find_code_block(reply.text)
+    if block is None or not block[1].strip():
+        return None
+    return {"reply_type": block[0], "reply_content": block[1]}

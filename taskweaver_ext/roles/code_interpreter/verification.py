@@ -1,0 +1,192 @@
+"""Look at Python code before it runs: what it must not call, and whether it is shell in disguise.
+
+The code is read as the kernel will read it (magics included) and judged by its
+syntax tree. This keeps a model from habits that hide what code does; it is no
+sandbox, which only a container is.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from IPython.core.inputtransformer2 import TransformerManager
+
+_BUILTINS_MODULES = frozenset({"builtins", "__builtin__", "__builtins__"})
+_HARMLESS_METHODS = frozenset({"compile", "eval"})
+"""Names of built-in functions that are also names of ordinary methods: `re.compile`."""
+_BACK_DOORS = frozenset({"__builtins__", "__globals__", "__subclasses__", "__import__"})
+"""Attributes whose only use is to get at what is blocked."""
+_DYNAMIC_IMPORTS = frozenset({"importlib.import_module", "importlib.__import__"})
+
+_SHELL_CALLS = frozenset(
+    {"os.system", "os.popen", "pty.spawn"}
+    | {f"subprocess.{name}" for name in "run call check_call check_output Popen".split()}
+    | {f"subprocess.{name}" for name in ("getoutput", "getstatusoutput")}
+    | {f"os.{name}" for name in "execl execle execlp execv execve execvp spawnl spawnv".split()}
+)
+_SHELL_METHODS = frozenset(
+    {"system", "system_piped", "system_raw", "getoutput", "getoutput_detail"}
+)
+_SHELL_MAGICS = frozenset(
+    "bash sh script system sx cmd perl ruby pypy python python2 python3 alias alias_magic rehashx"
+    " ls ll lf lk ldir lx cat cp mv rm rmdir mkdir man less more".split()
+)
+_PYTHON_MAGICS = frozenset({"time", "timeit", "capture", "prun"})
+_OTHER_CELL_MAGICS = frozenset(
+    {"html", "markdown", "latex", "svg", "js", "javascript", "writefile"}
+)
+_UNSEEN_CODE_MAGICS = frozenset({"run", "load", "loadpy", "rerun", "recall", "macro", "edit"})
+_MAGIC_OPTIONS = re.compile(r"(?:-\w+(?:[ =]?\d+)?\s+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to be said about code before it runs."""
+
+    errors: tuple[str, ...] = ()
+    """One sentence for each thing that must not be there."""
+    shell_uses: tuple[str, ...] = ()
+    """Where it runs other programs; such code counts as shell."""
+
+
+def inspect_python(
+    code: str, *, blocked_functions: Collection[str], allowed_modules: Collection[str] | None
+) -> Verdict:
+    """Judge Python code, with or without magics.
+
+    Args:
+        allowed_modules: What may be imported, by first name; None allows everything.
+    """
+    inspector = _Inspector(frozenset(blocked_functions), allowed_modules)
+    inspector.inspect(code)
+    return Verdict(tuple(inspector.errors), tuple(inspector.shell_uses))
+
+
+class _Inspector(ast.NodeVisitor):
+    """Walk through a syntax tree and note what should not be there."""
+
+    def __init__(self, blocked: frozenset[str], allowed_modules: Collection[str] | None) -> None:
+        self.errors: list[str] = []
+        self.shell_uses: list[str] = []
+        self._blocked = blocked
+        self._allowed_modules = allowed_modules
+        self._full_names: dict[str, str] = {}
+        self._lines: list[str] = []
+
+    def inspect(self, code: str) -> None:
+        try:
+            transformer = TransformerManager()  # type: ignore[no-untyped-call]  # IPython's own
+            source = transformer.transform_cell(code)
+            flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+            tree = compile(source, "<code>", "exec", flags)
+            outer_lines, self._lines = self._lines, source.splitlines()
+            self.visit(tree)
+            self._lines = outer_lines
+        except SyntaxError as error:
+            self.errors.append(f"SyntaxError: {error.msg} (line {error.lineno}).")
+        except (ValueError, RecursionError, MemoryError) as error:
+            self.errors.append(f"The code cannot be read as Python: {error}.")
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            self._check_module(node, alias.name)
+            bound = alias.asname or alias.name.partition(".")[0]
+            self._full_names[bound] = alias.name if alias.asname else bound
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        module = node.module or ""
+        if not node.level:
+            self._check_module(node, module)
+        for alias in node.names:
+            self._full_names[alias.asname or alias.name] = f"{module}.{alias.name}"
+            if module in _BUILTINS_MODULES and (alias.name in self._blocked or alias.name == "*"):
+                self._block(node, alias.name)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        is_read = isinstance(node.ctx, ast.Load)
+        if is_read and (node.id in self._blocked or (self._blocked and node.id in _BACK_DOORS)):
+            self._block(node, node.id)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        owner = self._full_name(node.value) or ""
+        is_blocked = node.attr in self._blocked and (
+            node.attr not in _HARMLESS_METHODS or owner in _BUILTINS_MODULES
+        )
+        if is_blocked or (self._blocked and node.attr in _BACK_DOORS):
+            self._block(node, node.attr)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = self._full_name(node.func) or ""
+        if name in _SHELL_CALLS:
+            self.shell_uses.append(f"line {node.lineno}: {name}")
+        if name in _DYNAMIC_IMPORTS and "__import__" in self._blocked:
+            self._block(node, name)
+        if isinstance(node.func, ast.Attribute) and _is_shell_object(node.func.value):
+            self._inspect_magic(node, node.func.attr)
+            for argument in node.args:
+                self.visit(argument)
+        else:
+            self.generic_visit(node)
+
+    def _inspect_magic(self, node: ast.Call, method: str) -> None:
+        if method in _SHELL_METHODS:
+            self.shell_uses.append(f"line {node.lineno}: a shell escape")
+            return
+        if method not in ("run_line_magic", "run_cell_magic"):
+            if method in ("run_cell", "run_code", "ex", "ev", "magic"):
+                self._refuse(node, f"{method} runs code that cannot be checked here")
+            return
+        texts = [one.value if isinstance(one, ast.Constant) else None for one in node.args]
+        name = str(texts[0]).lower() if texts and texts[0] else ""
+        is_cell = method == "run_cell_magic"
+        if name in _SHELL_MAGICS:
+            self.shell_uses.append(f"line {node.lineno}: the magic {name!r}")
+        elif not name or name in _UNSEEN_CODE_MAGICS:
+            self._refuse(node, f"the magic {name!r} runs code that cannot be checked here")
+        elif name in _PYTHON_MAGICS:
+            # The line of a cell magic holds options or code to set up with; the body is code.
+            body = str(texts[-1] or "") if is_cell else _without_options(str(texts[-1] or ""))
+            self.inspect(body)
+        elif is_cell and name not in _OTHER_CELL_MAGICS:
+            self._refuse(node, f"what the cell magic {name!r} does with the cell is not known")
+
+    def _full_name(self, node: ast.expr) -> str | None:
+        """Return what an expression names, with imports resolved: `sp.run` is `subprocess.run`."""
+        if isinstance(node, ast.Name):
+            return self._full_names.get(node.id, node.id)
+        if isinstance(node, ast.Attribute):
+            owner = self._full_name(node.value)
+            return f"{owner}.{node.attr}" if owner else None
+        return None
+
+    def _check_module(self, node: ast.stmt, module: str) -> None:
+        root = module.partition(".")[0]
+        if self._allowed_modules is not None and root not in self._allowed_modules:
+            allowed = ", ".join(sorted(self._allowed_modules)) or "none"
+            self._refuse(node, f"importing {root!r} is not allowed (allowed modules: {allowed})")
+
+    def _block(self, node: ast.AST, name: str) -> None:
+        self._refuse(node, f"{name!r} is not allowed")
+
+    def _refuse(self, node: ast.AST, reason: str) -> None:
+        number = getattr(node, "lineno", 0)
+        line = self._lines[number - 1].strip() if 0 < number <= len(self._lines) else ""
+        message = f"Line {number}: {reason}: {line[:100]}"
+        if message not in self.errors:
+            self.errors.append(message)
+
+
+def _is_shell_object(node: ast.expr) -> bool:
+    """Whether an expression is IPython's shell, through which all magics go."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id == "get_ipython"
+    return False
+
+
+def _without_options(line: str) -> str:
+    options = _MAGIC_OPTIONS.match(line)
+    return line[options.end() :] if options else line

@@ -1,0 +1,204 @@
+"""The role that talks to the user: it plans, hands out steps, and answers."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from taskweaver_ext.conversation import AttachmentType, Post, RoleName, Round
+from taskweaver_ext.errors import ProtocolError
+from taskweaver_ext.event_emitter import PostEventProxy
+from taskweaver_ext.llm.chat_model import Message
+from taskweaver_ext.llm.model_errors import ContextTooLongError
+from taskweaver_ext.roles.asking import ModelCaller, ModelReply
+from taskweaver_ext.roles.correction import (
+    UnusableReplyError,
+    reject,
+    rejected_messages,
+    speaking,
+)
+from taskweaver_ext.roles.history import History
+from taskweaver_ext.roles.live_fields import LiveFields
+from taskweaver_ext.roles.prompts import as_reply, fill, load_examples, load_prompt, reply_schema
+from taskweaver_ext.roles.reply_json import ReplyFieldStream, parse_reply
+from taskweaver_ext.roles.role import USER, Memory, Role, RoleContext, RoleEntry
+
+MAX_CORRECTIONS = 3
+
+STOP_STATES = (
+    "InProcess",
+    "Completed",
+    "Clarification",
+    "AdditionalInformation",
+    "SecurityRisks",
+    "TaskFailure",
+)
+_ATTACHMENTS = {
+    "plan_reasoning": AttachmentType.plan_reasoning,
+    "init_plan": AttachmentType.init_plan,
+    "plan": AttachmentType.plan,
+    "current_plan_step": AttachmentType.current_plan_step,
+    "stop": AttachmentType.stop,
+}
+_FIELDS = (*_ATTACHMENTS, "send_to", "message")
+_DESCRIPTIONS = {
+    "plan_reasoning": "Why the plan is as it is, and what the last report means for it.",
+    "init_plan": "The first draft: numbered steps, one per line.",
+    "plan": "The steps as they stand now: numbered, one per line.",
+    "current_plan_step": "The step that the message is about.",
+    "stop": "Whether the round goes on or why it ends.",
+    "send_to": "Who reads the message.",
+    "message": "What that reader is told.",
+}
+
+
+class Planner(Role):
+    """Plan, hand out steps, and answer the user."""
+
+    def __init__(
+        self, entry: RoleEntry, context: RoleContext, workers: Sequence[Role] = ()
+    ) -> None:
+        super().__init__(entry, context)
+        settings = context.config.planner
+        self._workers = tuple(workers)
+        self._caller = ModelCaller(context, settings.llm_alias, "planner")
+        self._history = History(
+            self._caller, context.config.round_compressor, is_eager=settings.prompt_compression
+        )
+        path = settings.prompt_file_path or Path(__file__).with_name("planner_prompt.yaml")
+        self._prompt = load_prompt(path, "instruction_template")
+        speakers = {self.alias, USER, *(worker.alias for worker in workers)}
+        examples: list[Round] = []
+        if settings.use_example:
+            examples = load_examples(settings.example_base_path, speakers)
+        self._examples = self._render(examples)
+
+    def reply(self, memory: Memory) -> Post:
+        """Say what happens next: to a worker, or to the user."""
+        with speaking(self) as post:
+            live = LiveFields(post, _ATTACHMENTS, "message")
+            reply = self._ask(memory, post, live)
+            try:
+                fields = self._read(reply, memory)
+            except UnusableReplyError as problem:
+                return self._ask_again(post, reply, str(problem), memory)
+            live.settle(fields)
+            post.update_send_to(fields["send_to"])
+            return post.end()
+
+    def _ask(self, memory: Memory, post: PostEventProxy, live: LiveFields) -> ModelReply:
+        stream = ReplyFieldStream(_FIELDS)
+
+        def show(text: str) -> None:
+            for piece in stream.feed(text):
+                live.add(piece.name, piece.text)
+
+        rounds = memory.rounds_of(self.alias)
+        schema = self._schema()
+        messages = self._history.messages(self._head(schema), rounds, self._render, post)
+        try:
+            return self._caller.ask(messages, post, schema=schema, on_text=show)
+        except ContextTooLongError:
+            self._history.shrink()
+            messages = self._history.messages(self._head(schema), rounds, self._render, post)
+            return self._caller.ask(messages, post, schema=schema, on_text=show)
+
+    def _read(self, reply: ModelReply, memory: Memory) -> dict[str, str]:
+        """Return the fields of a usable reply; raises UnusableReplyError."""
+        fields = parse_reply(reply.text, _FIELDS)
+        if fields is None:
+            what = "The reply is empty." if not reply.text.strip() else "The reply is no JSON."
+            raise UnusableReplyError(reply.problem or what)
+        fields["stop"] = _stop_state(fields.get("stop", ""))
+        fields["send_to"] = self._recipient(fields)
+        missing = [name for name in ("message",) if not fields.get(name, "").strip()]
+        if fields["send_to"] != USER and not self._has_plan(fields, memory):
+            missing.append("plan")
+        if missing:
+            fault = reply.problem or f"The reply lacks {' and '.join(missing)}."
+            raise UnusableReplyError(fault)
+        return fields
+
+    def _recipient(self, fields: dict[str, str]) -> RoleName:
+        wanted = fields.get("send_to", "").strip()
+        names = [USER, *(worker.alias for worker in self._workers)]
+        for name in names:
+            if name.lower() == wanted.lower():
+                return name
+        if not wanted and fields["stop"] not in ("", "InProcess"):
+            return USER
+        raise UnusableReplyError(f"send_to must be one of {', '.join(names)}, not {wanted!r}.")
+
+    def _has_plan(self, fields: dict[str, str], memory: Memory) -> bool:
+        if fields.get("plan") or fields.get("init_plan"):
+            return True
+        posts = memory.current_round.post_list
+        return any(post.get_attachment(AttachmentType.plan) for post in posts)
+
+    def _ask_again(
+        self, post: PostEventProxy, reply: ModelReply, problem: str, memory: Memory
+    ) -> Post:
+        reject(post, reply.text, problem, self._prompt.get("revise", "Reply again."))
+        count = memory.corrections_of(self.alias)
+        if count >= MAX_CORRECTIONS:
+            raise ProtocolError(
+                f"The model's replies could not be used {count + 1} times in a row: {problem} "
+                "Ask again, in other words, or with another model."
+            )
+        post.update_send_to(self.alias)
+        return post.end()
+
+    def _head(self, schema: dict[str, Any]) -> list[Message]:
+        intros = (f"## {worker.alias}\n{worker.intro}" for worker in self._workers)
+        values = {
+            "environment_context": f"{datetime.datetime.now():%A, %Y-%m-%d %H:%M}.",
+            "worker_intro": "\n\n".join(intros),
+            "response_json_schema": json.dumps(schema),
+        }
+        system = Message("system", fill(self._prompt["instruction_template"], values))
+        if not self._examples:
+            return [system]
+        start = self._prompt.get("start_of_conversation", "(The conversation begins here.)")
+        return [system, *self._examples, Message("user", start)]
+
+    def _schema(self) -> dict[str, Any]:
+        properties: dict[str, Any] = {
+            name: {"type": "string", "description": _DESCRIPTIONS[name]} for name in _FIELDS
+        }
+        properties["stop"]["enum"] = list(STOP_STATES)
+        properties["send_to"]["enum"] = [*(worker.alias for worker in self._workers), USER]
+        return reply_schema(properties)
+
+    def _render(self, rounds: Sequence[Round]) -> list[Message]:
+        messages: list[Message] = []
+        for one in rounds:
+            for post in one.post_list:
+                if post.send_from != self.alias:
+                    text = f"From: {post.send_from}\nMessage: {post.message}"
+                    messages.append(Message("user", text))
+                elif post.send_to != self.alias:
+                    messages.append(Message("assistant", as_reply(_fields_of(post))))
+                elif one is rounds[-1]:
+                    messages += rejected_messages(post)
+            if one.state == "failed":
+                messages.append(Message("user", "(This round ended without an answer.)"))
+        return messages
+
+
+def _stop_state(text: str) -> str:
+    for state in STOP_STATES:
+        if state.lower() == text.strip().lower():
+            return state
+    return ""
+
+
+def _fields_of(post: Post) -> dict[str, str]:
+    fields = {
+        name: attachment.content
+        for name, kind in _ATTACHMENTS.items()
+        for attachment in post.get_attachment(kind)[-1:]
+    }
+    return {**fields, "send_to": post.send_to, "message": post.message}

@@ -1,0 +1,54 @@
+"""What the models of a session have cost, in tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from taskweaver_ext.llm.chat_model import Message, TokenUsage
+
+CHARACTERS_PER_TOKEN = 4
+TOKENS_PER_MESSAGE = 4
+
+
+class TokenCounter:
+    """Add up tokens for the running round and for the whole session."""
+
+    def __init__(self) -> None:
+        self.round = TokenUsage(0, 0)
+        self.session = TokenUsage(0, 0)
+        self.has_estimates = False
+        """Whether a provider did not count, and characters were counted instead."""
+
+    def begin_round(self) -> None:
+        """Count from zero for the round."""
+        self.round = TokenUsage(0, 0)
+
+    def add(self, usage: TokenUsage | None, messages: Sequence[Message], reply: str) -> None:
+        """Take what one reply cost; where the provider did not say, estimate it."""
+        if usage is None:
+            self.has_estimates = True
+            usage = TokenUsage(estimate_tokens(messages), len(reply) // CHARACTERS_PER_TOKEN)
+        self.round = _sum(self.round, usage)
+        self.session = _sum(self.session, usage)
+
+    def describe(self) -> str:
+        """Return the count in a few words, for a status line."""
+        about = "about " if self.has_estimates else ""
+        return (
+            f"{about}{self.round.total_tokens:,} tokens in this round, "
+            f"{self.session.total_tokens:,} in the session"
+        )
+
+
+def estimate_tokens(messages: Sequence[Message]) -> int:
+    """Return roughly how many tokens the messages have."""
+    characters = sum(len(message.content) for message in messages)
+    return characters // CHARACTERS_PER_TOKEN + TOKENS_PER_MESSAGE * len(messages)
+
+
+def _sum(one: TokenUsage, other: TokenUsage) -> TokenUsage:
+    return TokenUsage(
+        one.prompt_tokens + other.prompt_tokens,
+        one.completion_tokens + other.completion_tokens,
+        one.cached_tokens + other.cached_tokens,
+    )

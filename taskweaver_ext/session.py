@@ -1,0 +1,364 @@
+"""One conversation: its roles, its rounds, its executors, and what it says while it works."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import secrets
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from taskweaver_ext.approval import Approval
+from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.kernels.execution import OnInput
+from taskweaver_ext.ces.results import ExecutionResult
+from taskweaver_ext.config import Config
+from taskweaver_ext.conversation import AttachmentType, Post, Round
+from taskweaver_ext.errors import ConfigError, SessionError, TaskWeaverError
+from taskweaver_ext.event_emitter import SessionEventEmitter
+from taskweaver_ext.llm.chat_model import ChatModel
+from taskweaver_ext.plugins.registry import PluginRegistry
+from taskweaver_ext.roles.cancellation import Cancellation, RoundCancelledError
+from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
+from taskweaver_ext.roles.code_interpreter.code_generator import ReplyForm
+from taskweaver_ext.roles.code_interpreter.code_interpreter import CodeInterpreter
+from taskweaver_ext.roles.code_interpreter.result_text import (
+    artifact_paths,
+    describe_result,
+    status_name,
+)
+from taskweaver_ext.roles.planner.planner import Planner
+from taskweaver_ext.roles.role import (
+    USER,
+    Memory,
+    Role,
+    RoleContext,
+    RoleRegistry,
+    find_role_class,
+)
+from taskweaver_ext.roles.token_count import TokenCounter
+from taskweaver_ext.session_events import (
+    EventScope,
+    SessionEventHandler,
+    SessionEventType,
+    TaskWeaverEvent,
+)
+
+STOP_SECONDS = 10.0
+"""How long `stop` waits for a round to notice."""
+MAX_SHARED_RESULT_CHARS = 2000
+
+SessionFile: TypeAlias = str | Path | Mapping[str, Any]
+"""A path, or TaskWeaver's mapping: `name` with `path` or `content`."""
+
+_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionParts:
+    """What all sessions of an application share."""
+
+    config: Config
+    environment: Environment
+    plugins: PluginRegistry
+    roles: RoleRegistry
+    find_model: Callable[[str], ChatModel]
+    reply_form: ReplyForm = "json"
+
+
+class Session:
+    """Answer a person's messages with the help of roles, one round at a time.
+
+    Threads:
+        `interrupt` and `stop` are for any thread. Rounds and runs exclude each other:
+        a second one while one is under way is refused.
+    """
+
+    def __init__(
+        self, session_id: str, parts: SessionParts, *, approval: Approval | None = None
+    ) -> None:
+        """Make a session; its kernel starts when it is first needed.
+
+        Raises:
+            ConfigError: A role is unknown, or the id cannot be the name of a folder.
+        """
+        if not _SESSION_ID.fullmatch(session_id):
+            raise ConfigError(f"A session cannot be called {session_id!r}: letters, digits, -_. .")
+        config = parts.config
+        self.session_id = session_id
+        self.session_dir = config.workspace.workspace_path / "sessions" / session_id
+        self.cwd = self.session_dir / "cwd"
+        self.cwd.mkdir(parents=True, exist_ok=True)
+        self.emitter = SessionEventEmitter()
+        self.memory = Memory()
+        self.usage = TokenCounter()
+        self.approval = approval or Approval()
+        self.shares_runs = False
+        """Whether what a person runs, and its output, goes to the agent with the next message."""
+        self.context_blocks: list[str] = []
+        """What goes to the agent with the next message."""
+        self._config = config
+        self._cancellation = Cancellation()
+        self._turn = threading.Lock()
+        self._is_stopped = False
+        self._executor = CodeExecutor(
+            parts.environment,
+            session_id,
+            self.session_dir,
+            parts.plugins if config.code_generator.load_plugin else PluginRegistry({}),
+            self._cancellation,
+            has_container=config.execution_service.kernel_mode == "container",
+        )
+        self._context = RoleContext(
+            session_id=session_id,
+            session_dir=self.session_dir,
+            emitter=self.emitter,
+            config=config,
+            find_model=parts.find_model,
+            cancellation=self._cancellation,
+            usage=self.usage,
+        )
+        self._roles = self._make_roles(parts)
+        self._emit(SessionEventType.session_start, "Session started")
+
+    def send_message(
+        self,
+        message: str,
+        event_handler: SessionEventHandler | None = None,
+        files: Sequence[SessionFile] | None = None,
+    ) -> Round:
+        """Have the roles answer a message, and return everything that was said.
+
+        A round that fails says why in a `round_error` event and has the state
+        `failed`; the session can go on.
+
+        Args:
+            event_handler: Hears what happens until the answer is there.
+            files: Copied into the working directory first.
+
+        Raises:
+            SessionError: Another round is under way, the session was stopped, or a file
+                cannot be copied.
+        """
+        with self._busy(), self.emitter.handle_events_ctx(event_handler):
+            names = [self._add_file(file) for file in files or ()]
+            parts = [*self.context_blocks, message]
+            self.context_blocks.clear()
+            if names:
+                parts.insert(0, f"Files added to the working directory: {', '.join(names)}.")
+            chat_round = Round.create(user_query=message)
+            self.memory.rounds.append(chat_round)
+            self.usage.begin_round()
+            with self._telling(chat_round):
+                self._executor.recover()
+                self._converse(chat_round, "\n".join(parts))
+            return chat_round
+
+    def run_code(
+        self,
+        language: str,
+        code: str,
+        event_handler: SessionEventHandler | None = None,
+        on_input: OnInput | None = None,
+    ) -> ExecutionResult:
+        """Run what a person typed, with the events of a post from the user.
+
+        Args:
+            on_input: Answers `input()` in Python code.
+
+        Raises:
+            SessionError: A round is under way, the session was stopped, or the run was
+                stopped before it began.
+            KernelStartError: The kernel did not become ready.
+        """
+        with self._busy(), self.emitter.handle_events_ctx(event_handler):
+            chat_round = Round.create(user_query=code)
+            results: list[ExecutionResult] = []
+            with self._telling(chat_round, raises=True):
+                self._executor.recover()
+                results.append(self._run(chat_round, language, code, on_input))
+            [result] = results
+            if self.shares_runs:
+                text = describe_result(result, max_chars=MAX_SHARED_RESULT_CHARS)
+                self.context_blocks.append(
+                    f"[I ran this {language} code]\n{code}\n[and this came of it]\n{text}\n[end]"
+                )
+            return result
+
+    def interrupt(self, kill: bool = False) -> bool:
+        """Stop the model's reply or the code that runs; return whether anything was under way.
+
+        With `kill`, code that does not stop loses its kernel and the variables in it.
+        """
+        return self._cancellation.request(kill=kill)
+
+    def update_session_var(self, variables: Mapping[str, str]) -> None:
+        """Set what plugins read with `ctx.get_session_var`."""
+        self._executor.update_session_var(dict(variables))
+
+    def stop(self) -> None:
+        """End the session and everything it started; its folder stays."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        self._cancellation.request(kill=True)
+        has_turn = self._turn.acquire(timeout=STOP_SECONDS)
+        try:
+            for role in self._roles.values():
+                role.close()
+            self._executor.close()
+            self._emit(SessionEventType.session_end, "Session ended")
+        finally:
+            if has_turn:
+                self._turn.release()
+
+    def _make_roles(self, parts: SessionParts) -> dict[str, Role]:
+        """Make the roles by alias; the one that hears the user first comes first."""
+        workers: list[Role] = []
+        has_planner = False
+        for name in parts.config.session.roles:
+            entry = parts.roles.get(name)
+            role_class = find_role_class(entry)
+            if issubclass(role_class, Planner):
+                has_planner = True
+            elif issubclass(role_class, CodeInterpreter):
+                executor, form = self._executor, parts.reply_form
+                workers.append(role_class(entry, self._context, executor, self.approval, form))
+            else:
+                workers.append(role_class(entry, self._context))
+        roles = list(workers)
+        if has_planner:
+            roles.insert(0, Planner(parts.roles.get("planner"), self._context, workers))
+        elif len(workers) != 1:
+            raise ConfigError("session.roles needs the planner, or exactly one other role.")
+        return {role.alias: role for role in roles}
+
+    def _converse(self, chat_round: Round, message: str) -> None:
+        """Pass posts from role to role until one is for the user."""
+        limit = self._config.session.max_internal_chat_round_num
+        post = Post.create(message, USER, next(iter(self._roles)))
+        chat_round.add_post(post)
+        for _ in range(limit):
+            self._cancellation.check()
+            role = self._roles.get(post.send_to)
+            if role is None:
+                raise SessionError(f"{post.send_from} wrote to {post.send_to!r}, who is not here.")
+            post = role.reply(self.memory)
+            chat_round.add_post(post)
+            _logger.info("%s wrote to %s", post.send_from, post.send_to)
+            if post.send_to == USER:
+                return
+        self._cancellation.check()
+        raise SessionError(
+            f"The roles have written to each other {limit} times without an answer, which is the"
+            " limit (session.max_internal_chat_round_num). Ask for less at a time, or raise it."
+        )
+
+    def _run(
+        self, chat_round: Round, language: str, code: str, on_input: OnInput | None
+    ) -> ExecutionResult:
+        post = self.emitter.create_post_proxy(USER)
+        chat_round.add_post(post.post)
+        post.update_attachment(language, AttachmentType.reply_type)
+        post.update_attachment(code, AttachmentType.reply_content)
+        try:
+            result = self._executor.run(language, code, post, on_input=on_input)
+        except TaskWeaverError as error:
+            post.end(str(error))
+            raise
+        post.update_attachment(status_name(result), AttachmentType.execution_status)
+        if paths := artifact_paths(result.artifact, self.cwd):
+            post.update_attachment("\n".join(paths), AttachmentType.artifact_paths, extra=paths)
+        post.end()
+        return result
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        """Keep everybody else out for the length of a round."""
+        if self._is_stopped:
+            raise SessionError(f"Session {self.session_id!r} has been stopped. Start another one.")
+        if not self._turn.acquire(blocking=False):
+            raise SessionError(
+                f"Session {self.session_id!r} is busy. Wait for the round to end, or interrupt it."
+            )
+        try:
+            with self._cancellation.active():
+                yield
+        finally:
+            self._turn.release()
+
+    @contextmanager
+    def _telling(self, chat_round: Round, *, raises: bool = False) -> Iterator[None]:
+        """Tell everybody how a round goes, and keep it in a file.
+
+        Args:
+            raises: Whether failures of ours go on to the caller after they were told.
+        """
+        self._emit(SessionEventType.session_new_round, "New round")
+        self.emitter.start_round(chat_round.id)
+        try:
+            yield
+            chat_round.change_round_state("finished")
+        except BaseException as error:
+            chat_round.change_round_state("failed")
+            if not isinstance(error, Exception):
+                raise  # Ctrl-C, which is not ours to explain
+            self.emitter.emit_error(_explain(error, chat_round))
+            if raises:
+                raise
+        finally:
+            self._save(chat_round)
+            self.emitter.end_round(chat_round.id)
+
+    def _save(self, chat_round: Round) -> None:
+        path = self.session_dir / f"{self.session_id}_{chat_round.id}.json"
+        try:
+            text = json.dumps(chat_round.to_dict(), ensure_ascii=False, indent=1, default=str)
+            path.write_text(text, encoding="utf-8", errors="replace")
+        except OSError as error:
+            _logger.warning("Round %s cannot be kept in %s: %s", chat_round.id, path, error)
+
+    def _add_file(self, file: SessionFile) -> str:
+        """Copy a file into the working directory, and return its name there."""
+        given: Mapping[str, Any] = file if isinstance(file, Mapping) else {"path": file}
+        source = given.get("path")
+        name = Path(str(given.get("name") or source or "")).name
+        if not name or name in (".", ".."):
+            raise SessionError(f"A file needs a name: {given.get('name')!r} is none.")
+        # Code may have put a link where the file shall be: it is replaced, never followed.
+        temporary = self.cwd / f".{secrets.token_hex(8)}.part"
+        try:
+            with temporary.open("xb") as target:
+                if source is not None:
+                    with Path(source).open("rb") as opened:
+                        shutil.copyfileobj(opened, target)
+                else:
+                    content = given.get("content") or b""
+                    target.write(content.encode() if isinstance(content, str) else content)
+            os.replace(temporary, self.cwd / name)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise SessionError(f"The file {name!r} cannot be copied: {error}") from error
+        return name
+
+    def _emit(self, kind: SessionEventType, message: str) -> None:
+        self.emitter.emit(TaskWeaverEvent(EventScope.session, kind, None, None, message))
+
+
+def _explain(error: Exception, chat_round: Round) -> str:
+    """Return why a round failed, for people; what nobody foresaw is logged in full."""
+    if isinstance(error, RoundCancelledError):
+        return str(error)
+    if isinstance(error, TaskWeaverError):
+        _logger.warning("Round %s failed: %s", chat_round.id, error)
+        return str(error)
+    _logger.error("Round %s failed", chat_round.id, exc_info=error)
+    return f"The round failed: {type(error).__name__}: {error}"
