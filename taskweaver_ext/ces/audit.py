@@ -30,36 +30,35 @@ _MAX_ERROR_CHARACTERS = 2000
 _SHORTEST_SECRET = 4
 """Shorter values are placeholders, and taking them out would garble ordinary words."""
 
+# Possessive quantifiers keep all of this linear: what a program's text is made of is not ours.
 _NAME = (
-    r"\b[A-Za-z0-9_.\-]{0,64}"
     r"(?:api[_\-]?key|access[_\-]?key|private[_\-]?key|secret|token|passw(?:or)?d|passphrase"
-    r"|credential|connection[_\-]?string)"
-    r"[A-Za-z0-9_.\-]{0,64}"
+    r"|credential|connection[_\-]?string)[A-Za-z0-9_.\-]{0,64}+"
 )
-_ASSIGNS = r"""["']?\]?\s*(?:=>|:=|[=:])\s*"""
+_ASSIGNS = r"""["']?+\]?+\s{0,8}+(?:=>|:=|[=:])\s{0,8}+"""
 _PATTERNS = tuple(
     re.compile(pattern, flags)
     for pattern, flags in (
         # name = "value", ["name"]: 'value'
         (
-            rf"""({_NAME}{_ASSIGNS}[A-Za-z]?(?P<quote>["']))(?:(?!(?P=quote)|\n).)+""",
+            rf"""({_NAME}{_ASSIGNS}[A-Za-z]?+(?P<quote>["']))(?:(?!(?P=quote)|\n).)++""",
             re.IGNORECASE,
         ),
         # NAME=value, --name=value; not a call, an index or a variable, which are no values
-        (rf"""({_NAME}{_ASSIGNS})[^\s"'`;,()\[\]{{}}$]{{4,}}(?![\w(.\[])""", re.IGNORECASE),
+        (rf"""({_NAME}{_ASSIGNS})[^\s"'`;,()\[\]{{}}$]{{4,}}+(?![(\[])""", re.IGNORECASE),
         # --name value
-        (rf"""(--{_NAME[2:]}\s+["']?)[^\s"'$\-][^\s"']*""", re.IGNORECASE),
+        (rf"""(--[A-Za-z\-]{{0,64}}?{_NAME}\s{{1,8}}+["']?+)[^\s"'$\-][^\s"']*+""", re.IGNORECASE),
         # Authorization: Bearer value
-        (r"(\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=\-]{8,}", re.IGNORECASE),
+        (r"(\b(?:bearer|basic)\s{1,8}+)[A-Za-z0-9._~+/=\-]{8,}+", re.IGNORECASE),
         # scheme://user:password@host
-        (r"(://[^\s/:@]{0,256}:)[^\s/@]+(?=@)", 0),
+        (r"(://[^\s/:@]{0,256}+:)[^\s/@]{1,256}+(?=@)", 0),
         # keys that are known by their beginning
         (
             r"(\b(?:sk-|gh[pousr]_|github_pat_|xox[abprs]-|AKIA|AIza|hf_|glpat-))"
             r"[A-Za-z0-9_\-]{12,}",
             0,
         ),
-        (r"(\beyJ)[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]*", 0),
+        (r"(\beyJ)[A-Za-z0-9_\-]{10,}+\.[A-Za-z0-9_\-]{10,}+\.[A-Za-z0-9_\-]*+", 0),
         (r"(-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----).*?(?=-----END |\Z)", re.DOTALL),
     )
 )
