@@ -27,6 +27,7 @@ DEFAULT_URLS = ("unix:///var/run/docker.sock",)
 
 _PACKAGES = ("docker.io", "iptables", "ca-certificates")
 _START_SECONDS = 60.0
+_SEEN_SECONDS = 5.0
 _STOP_SECONDS = 30.0
 _CGROUPS = Path("/sys/fs/cgroup")
 _SERVICE_GUARD = Path("/usr/sbin/policy-rc.d")
@@ -111,8 +112,6 @@ class PrivateEngine:
         while (process := self.pid) is not None:
             if time.monotonic() > deadline:
                 os.kill(process, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(process, os.WNOHANG)
             time.sleep(0.05)
 
     @property
@@ -134,25 +133,23 @@ class PrivateEngine:
         # Left by an engine that was killed, it would keep the next one from starting.
         (self._folder / "docker.pid").unlink(missing_ok=True)
         log_path = self._folder / "log"
-        command = ["dockerd", "--data-root", str(self._data)]
+        # It outlives us, so it is nobody's child.
+        command = ["setsid", "--fork", "dockerd", "--data-root", str(self._data)]
         command += ["--exec-root", str(self._folder / "exec")]
         command += ["--pidfile", str(self._folder / "docker.pid"), "--host", self.url, *arguments]
         with log_path.open("ab") as log:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        deadline = time.monotonic() + _START_SECONDS
-        while time.monotonic() < deadline and process.poll() is None:
+            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True)
+        started_at = time.monotonic()
+        has_been_seen = False
+        while time.monotonic() < started_at + _START_SECONDS:
             if answers(self.url):
-                process.returncode = 0  # it outlives us; nobody is to be warned about that
                 return ""
+            if self.pid is not None:
+                has_been_seen = True
+            elif has_been_seen or time.monotonic() > started_at + _SEEN_SECONDS:
+                break
             time.sleep(0.05)
-        process.kill()
-        process.wait()
+        self.signal(signal.SIGKILL)
         return " ".join(log_path.read_text(errors="replace").splitlines()[-3:])
 
 

@@ -76,6 +76,7 @@ from taskweaver_ext.errors import KernelStartError
 
 START_SECONDS = 60.0
 _DEATH_SECONDS = 2.0
+_LOOK_SECONDS = 0.5
 _OUT_OF_MEMORY_SECONDS = 3.0
 _LOG_LINES = 30
 _HEED_SECONDS = 3.0
@@ -160,9 +161,12 @@ class ContainerKernelHost:
 
     def death(self, wait_seconds: float = _DEATH_SECONDS) -> KernelDeath | None:
         """How the container ended; waits a moment for the engine to say so."""
-        if self._death is None and self._engine is not None and self._container is not None:
-            self._has_ended.wait(wait_seconds)
+        deadline = time.monotonic() + wait_seconds
+        while self._death is None and self._engine is not None and self._container is not None:
+            self._has_ended.wait(max(0.0, min(_LOOK_SECONDS, deadline - time.monotonic())))
             self._death = self._find_death(self._engine, self._container)
+            if time.monotonic() >= deadline:
+                break
         return self._death
 
     def interrupt(self) -> None:
