@@ -19,7 +19,11 @@ from taskweaver_ext.errors import ConfigError, TaskWeaverError
 PROGRAM = "taskweaver-ext"
 
 COMMANDS = {
+    "chat": "Talk to the agent, run Python and shell, and watch it all (the default).",
+    "ask": "Have one request done, and exit.",
     "run": "Run Python code and show its output as it happens.",
+    "init": "Make a project folder that works.",
+    "model": "Bring a model to this machine.",
     "doctor": "Check this machine and say what to do about what is missing.",
 }
 """Each is a module of this package; in the order that `--help` shows."""

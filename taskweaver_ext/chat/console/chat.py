@@ -9,7 +9,7 @@ from taskweaver_ext.chat.console.chat_session import SessionSource, StopSignals
 from taskweaver_ext.chat.console.commands import Commands
 from taskweaver_ext.chat.console.completion import ChatCompleter, KernelName
 from taskweaver_ext.chat.console.display import Display
-from taskweaver_ext.chat.console.guidance import NO_MODEL, WELCOME
+from taskweaver_ext.chat.console.guidance import WELCOME
 from taskweaver_ext.chat.console.prompt import Prompt, QuestionRefusedError
 from taskweaver_ext.chat.console.request_runner import RequestRunner
 from taskweaver_ext.chat.console.requests import Request, parse_request
@@ -100,8 +100,6 @@ class ConsoleChat:
             match request.kind:
                 case "command":
                     return self._commands.run(request.command, request.text)
-                case "agent" if not self._source.has_model():
-                    self._display.say(NO_MODEL)
                 case "agent":
                     self._runner.ask_agent(request.text)
                 case "python":

@@ -14,6 +14,7 @@ from taskweaver_ext.ces.results import ExecutionResult
 from taskweaver_ext.chat.console.completion import KernelName
 from taskweaver_ext.conversation import Round
 from taskweaver_ext.event_emitter import SessionEventEmitter
+from taskweaver_ext.roles.role import Memory
 from taskweaver_ext.session_events import SessionEventHandler
 
 
@@ -30,6 +31,21 @@ class ChatSession(Protocol):
     @property
     def emitter(self) -> SessionEventEmitter:
         """Where it says what happens."""
+
+    shares_runs: bool
+    """Whether what a person runs goes to the agent with the next message."""
+
+    @property
+    def context_blocks(self) -> list[str]:
+        """What goes to the agent with the next message."""
+
+    @property
+    def memory(self) -> Memory:
+        """What was said."""
+
+    @property
+    def session_dir(self) -> Path:
+        """Where its files are."""
 
     @property
     def approval(self) -> Approval:
@@ -70,13 +86,6 @@ class SessionSource:
     """Asks the session's kernel what fits at the end of some code."""
     describe: Callable[[ChatSession], list[tuple[str, str]]]
     """What `/info` shows: names and values."""
-    folder_of: Callable[[ChatSession], Path]
-    """Where the session's files are."""
-    rounds_of: Callable[[ChatSession], Sequence[Round]]
-    """What was said in a session."""
-    forget: Callable[[ChatSession], None]
-    """Makes the agent forget what was said; variables and files stay."""
-    has_model: Callable[[], bool]
     demo_request: str
 
 

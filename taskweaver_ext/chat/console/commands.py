@@ -7,16 +7,26 @@ import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast, get_args
+from typing import Protocol, cast, get_args
 
 from taskweaver_ext.approval import ApprovalMode
 from taskweaver_ext.chat.console.guidance import help_text
-from taskweaver_ext.chat.console.prompt import Prompt
 from taskweaver_ext.chat.console.request_runner import RequestRunner
-from taskweaver_ext.chat.console.requests import COMMANDS, MODES
+from taskweaver_ext.chat.console.requests import COMMANDS, MODES, Mode
 from taskweaver_ext.chat.console.rows import YELLOW
 
 _MAX_HISTORY_LINES = 50
+
+
+class Typist(Protocol):
+    """Where lines come from."""
+
+    mode: Mode
+    """What a line without a prefix is."""
+
+    @property
+    def history(self) -> list[str]:
+        """What was typed, oldest first."""
 
 
 class MisusedError(Exception):
@@ -26,9 +36,9 @@ class MisusedError(Exception):
 class Commands:
     """Does what commands say, for one chat, on the thread that owns the terminal."""
 
-    def __init__(self, runner: RequestRunner, prompt: Prompt) -> None:
+    def __init__(self, runner: RequestRunner, typist: Typist) -> None:
         self._runner = runner
-        self._prompt = prompt
+        self._typist = typist
         self._say = runner.display.say
         self._actions: dict[str, Callable[[str], None]] = {
             "help": self._help,
@@ -87,9 +97,9 @@ class Commands:
 
     def _save(self, arguments: str) -> None:
         words = _words(arguments)
-        folder = self._runner.source.folder_of(self._runner.session)
+        folder = self._runner.session.session_dir
         path = Path(words[0]).expanduser() if words else folder / "transcript.json"
-        rounds = [one.to_dict() for one in self._runner.source.rounds_of(self._runner.session)]
+        rounds = [one.to_dict() for one in self._runner.session.memory.rounds]
         text = json.dumps(
             {"session_id": self._runner.session.session_id, "rounds": rounds}, indent=2
         )
@@ -101,8 +111,8 @@ class Commands:
         details = [
             ("session", runner.session.session_id),
             *runner.source.describe(runner.session),
-            ("mode", self._prompt.mode),
-            ("auto", "on" if runner.context.is_collecting else "off"),
+            ("mode", self._typist.mode),
+            ("auto", "on" if runner.session.shares_runs else "off"),
             ("approve", runner.session.approval.mode),
         ]
         width = max(len(name) for name, _ in details)
@@ -112,8 +122,8 @@ class Commands:
         if arguments and arguments not in MODES:
             raise MisusedError(f"/mode {'|'.join(MODES)}: what a line without a prefix is.")
         if arguments:
-            self._prompt.mode = arguments
-        self._say(f"Lines without a prefix go to: {self._prompt.mode}")
+            self._typist.mode = arguments
+        self._say(f"Lines without a prefix go to: {self._typist.mode}")
 
     def _expand(self, arguments: str) -> None:
         if arguments and not arguments.isdecimal():
@@ -124,10 +134,10 @@ class Commands:
             raise MisusedError("Nothing like that was collapsed, or it is no longer kept.")
 
     def _history(self, _arguments: str) -> None:
-        self._say("\n".join(self._prompt.history[-_MAX_HISTORY_LINES:]))
+        self._say("\n".join(self._typist.history[-_MAX_HISTORY_LINES:]))
 
     def _artifacts(self, _arguments: str) -> None:
-        folder = self._runner.source.folder_of(self._runner.session)
+        folder = self._runner.session.session_dir
         files = [
             path
             for place in (folder / "cwd", folder / "ces" / "artifacts")
@@ -141,10 +151,8 @@ class Commands:
         if arguments not in ("", "on", "off"):
             raise MisusedError("/auto on|off: tell the agent what `>` and `!` lines do.")
         if arguments:
-            self._runner.context.is_collecting = arguments == "on"
-        state = (
-            "told to the agent" if self._runner.context.is_collecting else "not told to the agent"
-        )
+            self._runner.session.shares_runs = arguments == "on"
+        state = "told to the agent" if self._runner.session.shares_runs else "not told to the agent"
         self._say(f"What you run yourself is {state}.")
 
     def _approve(self, arguments: str) -> None:
@@ -166,18 +174,18 @@ class Commands:
     def _context(self, arguments: str) -> None:
         if arguments not in ("", "clear"):
             raise MisusedError("/context [clear]: show or empty what the agent was told.")
-        context = self._runner.context
+        session = self._runner.session
         if arguments == "clear":
-            context.clear()
-            self._runner.source.forget(self._runner.session)
+            session.context_blocks.clear()
+            session.memory.rounds.clear()
             self._say("The agent has forgotten what was said. Variables and files are still there.")
             return
-        lines = [
-            f" ◆ {state} {block.language}: {block.code.strip().splitlines()[0]}"
-            for state, blocks in (("told   ", context.told), ("waiting", context.waiting))
-            for block in blocks
-        ]
-        self._say("\n".join(lines) or "Nothing that you ran yourself is in the agent's context.")
+        said = len(session.memory.rounds)
+        waiting = "\n".join(f" ◆ {block}" for block in session.context_blocks)
+        self._say(
+            f"The agent remembers {said} request(s) of this session."
+            + (f"\nWith your next one it is told:\n{waiting}" if waiting else "")
+        )
 
     def _demo(self, _arguments: str) -> None:
         self._runner.play_demo()

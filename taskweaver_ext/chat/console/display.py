@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from taskweaver_ext.ces.kernels.execution import END_OF_INPUT
-from taskweaver_ext.chat.console.inbox import Inbox, Item, Question, Remark, WorkEnded
+from taskweaver_ext.chat.console.inbox import Inbox, Item, Question, Remark, StopBegan, WorkEnded
 from taskweaver_ext.chat.console.prompt import Prompt, QuestionRefusedError
 from taskweaver_ext.chat.console.screen import Screen
 from taskweaver_ext.chat.console.transcript import Transcript
@@ -164,6 +164,10 @@ class Display:
         self._screen.update(rows, [])
         return True
 
+    def note_stop(self) -> None:
+        """Show soon that what runs is being stopped; for any thread."""
+        self.inbox.put(StopBegan())
+
     def remark(self, text: str, *, color: str = "") -> None:
         """Show something of our own soon; for any thread."""
         self.inbox.put(Remark(text, color))
@@ -196,6 +200,8 @@ class Display:
                 self._questions.append(item)
             case Remark():
                 self.transcript.say(item.text, color=item.color)
+            case StopBegan():
+                self.transcript.note_stop()
             case WorkEnded():
                 self._has_ended = True
                 self._withdraw_question(is_over=True)

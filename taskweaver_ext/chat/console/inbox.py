@@ -39,11 +39,16 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True)
+class StopBegan:
+    """What runs has been asked to stop."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkEnded:
     """The execution thread is done."""
 
 
-Item: TypeAlias = TaskWeaverEvent | Question | Remark | WorkEnded
+Item: TypeAlias = TaskWeaverEvent | Question | Remark | StopBegan | WorkEnded
 
 
 class Inbox(SessionEventHandler):

@@ -68,7 +68,7 @@ class PostView:
         self._has_frame = False
         self._open: TextBlock | OutputBlock | None = None
         self._open_key: AttachmentId | ExecutionId | str = ""
-        self._language = "python"
+        self._reply_type = ""
         self._code_source = ""
         """Code comes twice, as an attachment and to the panel; what begins is what is shown."""
         self._step = ""
@@ -78,13 +78,6 @@ class PostView:
         self._verdict = ""
         """How the user's own code ended."""
         self._is_of_user = role == USER  # who knows what he or she has just typed
-        if not self._is_of_user:
-            self._begin_frame()
-
-    @property
-    def has_frame(self) -> bool:
-        """Whether anything was shown."""
-        return self._has_frame
 
     @property
     def step(self) -> str:
@@ -101,7 +94,7 @@ class PostView:
         """Show the next piece of an attachment."""
         kind = extra["type"]
         if kind is AttachmentType.reply_type:
-            self._language = text.strip() or self._language
+            self._reply_type += text
         if kind is AttachmentType.current_plan_step:
             self._step += text
         if self._is_of_user and kind is AttachmentType.reply_content:
@@ -148,6 +141,8 @@ class PostView:
         """Take the next piece of the message."""
         if not self.message:
             self._finish_open()
+        if not self._is_of_user:
+            self._begin_frame()
         self.message += text
 
     def item(self, label: str, text: str, *, color: str = "") -> None:
@@ -164,8 +159,9 @@ class PostView:
     def end(self) -> str | None:
         """Close the frame; return the answer when the post has one for the user."""
         self._finish_open()
-        if not self._has_frame:
+        if not self._has_frame and (self._is_of_user or self.send_to == UNKNOWN_ROLE):
             return None
+        self._begin_frame()
         if self._is_of_user:
             self._show_end(self._verdict, GREEN if self._verdict in _GOOD_VERDICTS else RED)
             return None
@@ -203,11 +199,14 @@ class PostView:
 
     def _look_of(self, kind: AttachmentType) -> tuple[str, str, str]:
         """Label, colour and language of an attachment."""
-        if kind is AttachmentType.reply_content and self._language != "text":
-            return "code", "", self._language
+        if kind is AttachmentType.reply_content and self._language() != "text":
+            return "code", "", self._language()
         if kind in (AttachmentType.code_error, AttachmentType.invalid_response):
             return kind.value, YELLOW, ""
         return kind.value, DIM if kind in _DIMMED else "", ""
+
+    def _language(self) -> str:
+        return self._reply_type.strip() or "python"
 
     def _repeats(self, source: str) -> bool:
         self._code_source = self._code_source or source
@@ -236,7 +235,7 @@ class PostView:
             return
         key = f"code {extra['execution_id']}"
         if text and self._open_key != key:
-            self._begin_text(key, "code", "", extra.get("language") or self._language)
+            self._begin_text(key, "code", "", extra.get("language") or self._language())
         if self._open_key == key:
             self._feed_text(text)
             if extra["completed"]:
@@ -309,7 +308,9 @@ class PostView:
 
     def _message_rows(self, message: str) -> list[str]:
         first, *others = strip_terminal(message).strip().split("\n")
-        rows = framed(first, self._width, self._painter, first=MESSAGE, first_color=CYAN)
+        rows = framed(
+            first, self._width, self._painter, first=MESSAGE, first_color=CYAN, is_prose=True
+        )
         for line in others:
-            rows += framed(line, self._width, self._painter, first=OUTPUT)
+            rows += framed(line, self._width, self._painter, first=OUTPUT, is_prose=True)
         return rows

@@ -11,7 +11,6 @@ from typing import TypeVar
 from taskweaver_ext.approval import ApprovalAnswer, ApprovalRequest
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.chat.console.chat_session import ChatSession, SessionSource, StopSignals
-from taskweaver_ext.chat.console.context_blocks import ContextBlocks
 from taskweaver_ext.chat.console.display import Display
 from taskweaver_ext.chat.console.inbox import Question
 from taskweaver_ext.chat.console.rows import DIM, RED, YELLOW
@@ -20,6 +19,9 @@ from taskweaver_ext.errors import SessionError
 
 _PATIENCE_SECONDS = 2.0
 """How long what was interrupted may take before we speak of killing it."""
+
+_NOT_FOR_SCREENS = ("truncated", "display_skipped")
+"""What these notices miss is collapsed or in the file that is named anyway."""
 
 T = TypeVar("T")
 
@@ -51,7 +53,6 @@ class RequestRunner:
         """
         self.source = source
         self.display = display
-        self.context = ContextBlocks()
         self.files: list[Path] = []
         """What was given with `/load` and goes with the next request."""
         self.is_asked_to_end = False
@@ -71,10 +72,9 @@ class RequestRunner:
 
     def ask_agent(self, request: str) -> Round:
         """Let the agent answer a request."""
-        message = self.context.put_before(request)
         files = [{"name": path.name, "path": str(path)} for path in self.files]
         self.files.clear()
-        return self._send(self.session, message, files)
+        return self._send(self.session, request, files)
 
     def run_code(self, language: str, code: str) -> ExecutionResult:
         """Run code of the person, and show what it does."""
@@ -85,7 +85,7 @@ class RequestRunner:
             session,
         )
         self._say_what_matters(result)
-        if self.context.add(language, result):
+        if session.shares_runs:
             self.display.say(" ◆ in the agent's context (/context)", color=DIM)
         return result
 
@@ -103,7 +103,7 @@ class RequestRunner:
         """Put a new session in the place of this one."""
         old, self.session = self.session, self._work(self.source.create)
         self._work(old.stop)
-        self.context.clear()
+        self.session.shares_runs = old.shares_runs
         self.files.clear()
 
     def close(self) -> None:
@@ -125,16 +125,21 @@ class RequestRunner:
         with self._quiet_typing(), self._new_signals() as signals:
             signals.pass_to(self._stop, self._suggest_killing, _PATIENCE_SECONDS)
             try:
-                return self.display.run(do, lambda: self._stop(signal.SIGINT))
+                result = self.display.run(do, lambda: self._stop(signal.SIGINT))
             finally:
+                failure = self.display.transcript.take_failure()
                 if self._stop_count:
                     self.display.say("[Cancelled]", color=YELLOW)
+            if failure and not self._stop_count:
+                self.display.say(f"error: {failure}", color=RED)
+            return result
 
     def _stop(self, number: int) -> None:
         """Stop what runs; at any price the second time, or when we are to end."""
         session = self._current
         self._stop_count += 1
         self.is_asked_to_end = self.is_asked_to_end or number != signal.SIGINT
+        self.display.note_stop()
         if session is None:
             return
         is_last_resort = self._stop_count > 1 or number != signal.SIGINT
@@ -152,7 +157,8 @@ class RequestRunner:
 
     def _say_what_matters(self, result: ExecutionResult) -> None:
         for notice in result.notices:
-            self.display.say(f"[Notice] {notice.message}", color=YELLOW)
+            if notice.kind not in _NOT_FOR_SCREENS:
+                self.display.say(f"[Notice] {notice.message}", color=YELLOW)
         for path in result.full_output_paths.values():
             self.display.say(f"[Whole output] {path}", color=DIM)
         if result.status is ExecutionStatus.DIED:

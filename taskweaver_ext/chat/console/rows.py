@@ -54,13 +54,15 @@ def framed(
     rest: str = OUTPUT,
     first_color: str = DIM,
     color: str = "",
+    is_prose: bool = False,
 ) -> list[str]:
     """Cut a line into rows; the first begins with `first`, those that follow with `rest`.
 
     Both count as one cell per character. Rows are at least a few cells wide, also on a
-    screen too narrow for that.
+    screen too narrow for that. Prose, which has no colours, is cut between words.
     """
-    rows = wrap(line, max(4, width - max(len(first), len(rest))))
+    content_width = max(4, width - max(len(first), len(rest)))
+    rows = wrap_words(line, content_width) if is_prose else wrap(line, content_width)
     rest_color = first_color if rest == first else DIM
     head = painter.paint(first, first_color) + painter.paint(rows[0], color)
     return [
@@ -78,6 +80,20 @@ def wrap(line: str, width: int) -> list[str]:
             return [line]
         return [line[start : start + width] for start in range(0, len(line), width)]
     return _wrap_slowly(line, width)
+
+
+def wrap_words(line: str, width: int) -> list[str]:
+    """Cut a line without colours into rows of at most `width` cells, between words if possible."""
+    rows: list[str] = []
+    while cell_width(line) > width:
+        row = wrap(line[: 2 * width], width)[0]
+        indent = len(line) - len(line.lstrip())
+        space = row.rfind(" ", indent + 1)
+        if space > 0:
+            row = row[:space]
+        rows.append(row)
+        line = line[len(row) :].lstrip(" ")
+    return [*rows, line] if line or not rows else rows
 
 
 def cell_width(text: str) -> int:

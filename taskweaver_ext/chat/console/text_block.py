@@ -97,4 +97,5 @@ class TextBlock:
             first=first if line else first.rstrip(),
             first_color=CYAN if is_first else DIM,
             color=self._color,
+            is_prose=not self._is_code,
         )

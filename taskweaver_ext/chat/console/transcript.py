@@ -13,8 +13,8 @@ from typing import cast
 from taskweaver_ext.chat.console.markdown import markdown_rows
 from taskweaver_ext.chat.console.output_block import ROWS_IN_FULL, HiddenLines, OutputBlock
 from taskweaver_ext.chat.console.post_view import PostView
-from taskweaver_ext.chat.console.rows import DIM, RED, Painter, clip, framed
-from taskweaver_ext.conversation import PostId
+from taskweaver_ext.chat.console.rows import DIM, Painter, clip, framed
+from taskweaver_ext.conversation import PostId, RoundId
 from taskweaver_ext.session_events import (
     AttachmentExtra,
     CodeExecExtra,
@@ -48,7 +48,7 @@ class Transcript(SessionEventHandlerBase):
         painter: Painter,
         *,
         rows_in_full: int = ROWS_IN_FULL,
-        on_answer: Callable[[str], None] | None = None,
+        on_answer: Callable[[str], object] | None = None,
     ) -> None:
         """Begin with an empty screen.
 
@@ -67,6 +67,8 @@ class Transcript(SessionEventHandlerBase):
         self._on_answer = on_answer or self._draw_answer
         self._posts: dict[PostId, PostView] = {}
         self._step = ""
+        self._failure = ""
+        self._is_stopping = False
         self._output_count = 0
 
     @property
@@ -86,8 +88,18 @@ class Transcript(SessionEventHandlerBase):
         rows, self.rows = self.rows, []
         return rows
 
+    def note_stop(self) -> None:
+        """Say that what runs is being stopped, until something else begins."""
+        self._is_stopping = True
+
+    def take_failure(self) -> str:
+        """Return why a round has failed, once; empty when none has."""
+        failure, self._failure = self._failure, ""
+        self._is_stopping = False
+        return failure
+
     def handle_post(
-        self, type: PostEventType, msg: str, extra: EventExtra, post_id: PostId, _round_id: str
+        self, type: PostEventType, msg: str, extra: EventExtra, post_id: PostId, round_id: RoundId
     ) -> None:
         """Hear what happened to a post."""
         if type is PostEventType.post_start:
@@ -120,12 +132,12 @@ class Transcript(SessionEventHandlerBase):
             self._end_post(post_id, post)
 
     def handle_round(
-        self, type: RoundEventType, msg: str, extra: EventExtra, round_id: str
+        self, type: RoundEventType, msg: str, extra: EventExtra, round_id: RoundId
     ) -> None:
         """Hear what happened to a round."""
         if type is RoundEventType.round_error:
             self.cut_off()
-            self.say(msg, color=RED)
+            self._failure = msg
         elif type is RoundEventType.round_end:
             self.cut_off()
             self._step = ""
@@ -140,7 +152,9 @@ class Transcript(SessionEventHandlerBase):
     def say(self, text: str, *, color: str = "") -> None:
         """Show something of our own."""
         for line in strip_terminal(text).split("\n"):
-            self.rows += framed(line, self._width, self._painter, first="", rest="", color=color)
+            self.rows += framed(
+                line, self._width, self._painter, first="", rest="", color=color, is_prose=True
+            )
 
     def live_rows(self, seconds: float) -> list[str]:
         """What is drawn below the finished rows while something has been running so long."""
@@ -195,12 +209,13 @@ class Transcript(SessionEventHandlerBase):
 
     def _status_row(self, post: PostView | None, seconds: float) -> str:
         spinner = _SPINNER[int(seconds * _SPINNER_FRAMES_PER_SECOND) % len(_SPINNER)]
+        status = post.status if post else ""
         parts = [
             post.role if post else "",
-            post.status if post else "",
+            "stopping" if self._is_stopping else status,
             self._step,
             f"{int(seconds)} s",
-            "Ctrl-C stops",
+            "Ctrl-C again kills" if self._is_stopping else "Ctrl-C stops",
         ]
         text = " · ".join(strip_terminal(part).replace("\n", " ") for part in parts if part)
         return self._painter.paint(clip(f" {spinner} {text}", self._width - 1), DIM)

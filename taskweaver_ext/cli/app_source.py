@@ -1,0 +1,55 @@
+"""Sessions of a project for the console."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from taskweaver_ext.app import TaskWeaverApp
+from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.chat.console.chat_session import ChatSession, SessionSource
+from taskweaver_ext.chat.console.completion import KernelName
+from taskweaver_ext.chat.console.kernel_names import find_names
+from taskweaver_ext.errors import TaskWeaverError
+from taskweaver_ext.session import Session
+
+_COMPLETION_SECONDS = 2.0
+
+
+def sessions_of(app: TaskWeaverApp) -> SessionSource:
+    """Let the console make sessions of an application."""
+    environment = app._injector.get(Environment)
+
+    def names(session: ChatSession, code: str) -> Sequence[KernelName]:
+        try:
+            return find_names(
+                lambda source: environment.execute_code(
+                    session.session_id, source, timeout=_COMPLETION_SECONDS
+                ),
+                code,
+            )
+        except TaskWeaverError:  # its kernel has not been started
+            return []
+
+    return SessionSource(
+        create=app.get_session,
+        create_demo=app.get_session,
+        find_names=names,
+        describe=lambda session: _describe(app, session),
+        demo_request="",
+    )
+
+
+def _describe(app: TaskWeaverApp, session: ChatSession) -> list[tuple[str, str]]:
+    config = app.config
+    model = str(config.llm.settings.get("llm.model") or "")
+    provider = str(config.llm.settings.get("llm.api_type") or "openai")
+    details = [
+        ("project", str(config.app_base_dir)),
+        ("folder", str(session.session_dir)),
+        ("model", f"{model} ({provider})" if model else provider),
+        ("kernel", config.execution_service.kernel_mode),
+        ("plugins", ", ".join(plugin.name for plugin in app.plugins) or "none"),
+    ]
+    if isinstance(session, Session):
+        details.append(("used", session.usage.describe()))
+    return details

@@ -1,0 +1,108 @@
+"""`taskweaver-ext chat`: talk to the agent, run Python and shell, and watch it all."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from taskweaver_ext import config
+from taskweaver_ext.app import TaskWeaverApp
+from taskweaver_ext.ces.kernels.host import EnvMode
+from taskweaver_ext.chat.console.chat import ConsoleChat
+from taskweaver_ext.chat.console.chat_session import SessionSource
+from taskweaver_ext.chat.console.display import Display
+from taskweaver_ext.chat.console.piped_chat import PipedChat
+from taskweaver_ext.chat.console.plain_transcript import PlainTranscript
+from taskweaver_ext.chat.console.request_runner import RequestRunner
+from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen
+from taskweaver_ext.cli.app_source import sessions_of
+from taskweaver_ext.cli.screen import Screen
+from taskweaver_ext.cli.signal_watch import SignalWatch
+
+_STDOUT = 1
+_STDERR = 2
+_HISTORY_FILE = ".taskweaver_history"
+
+
+@click.command(short_help="Talk to the agent, run Python and shell, and watch it all.")
+@click.option(
+    "-p",
+    "--project",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The project's folder; by default the nearest one upwards.",
+)
+@click.option(
+    "--kernel",
+    type=click.Choice([mode.value for mode in EnvMode]),
+    help="Where code runs; as the project says by default.",
+)
+def command(project: Path | None, kernel: str | None) -> int:
+    """Talk to the agent, run Python (> code) and shell (! command), and watch it all.
+
+    /help in the chat shows what it can do. Without a terminal, each line of
+    standard input is a request.
+
+    Exit codes: 0 done, 1 a request failed, 2 misused, 130 interrupted.
+    """
+    arguments = {"execution_service.kernel_mode": kernel}
+    with TaskWeaverApp(project, arguments=arguments) as app:
+        source = sessions_of(app)
+        if is_interactive():
+            return _chat_on_terminal(source, app.config.app_base_dir / _HISTORY_FILE)
+        return _chat_through_pipes(source)
+
+
+def is_interactive() -> bool:
+    """Whether a person is at a terminal that can move its cursor."""
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    return is_terminal and not Console().is_dumb_terminal
+
+
+def _chat_on_terminal(source: SessionSource, history_path: Path) -> int:
+    chat = ConsoleChat(
+        source,
+        TerminalScreen(_STDOUT, sys.stdout.encoding),
+        has_color=config.wants_color(),
+        new_signals=SignalWatch,
+        history_path=history_path,
+    )
+    with _ending_on_signals(chat):
+        return chat.run()
+
+
+@contextlib.contextmanager
+def _ending_on_signals(chat: ConsoleChat) -> Iterator[None]:
+    """End the chat in order when somebody asks for that at the prompt."""
+    numbers = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    before = {number: signal.signal(number, lambda *_: chat.leave()) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _chat_through_pipes(source: SessionSource) -> int:
+    streams = Screen()
+    transcript = PlainTranscript(
+        streams.write, on_answer=lambda answer: streams.write("stdout", f"{answer}\n")
+    )
+    display = Display(PlainScreen(_STDERR, sys.stderr.encoding), transcript, has_spinner=False)
+    runner = RequestRunner(
+        source,
+        display,
+        new_signals=SignalWatch,
+        quiet_typing=contextlib.nullcontext,
+        can_ask=False,
+    )
+    try:
+        return PipedChat(runner).run(sys.stdin)
+    finally:
+        runner.close()
+        streams.close()
