@@ -19,6 +19,7 @@ from taskweaver_ext.ces.exec_errors import (
     exec_error,
 )
 from taskweaver_ext.ces.kernels.execution import END_OF_INPUT, OnInput
+from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.languages import BUILT_IN, Language, canonical_name
 from taskweaver_ext.ces.late_output import OnLateOutput
 from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
@@ -152,6 +153,41 @@ class KernelExecutor:
         return None
 
 
+class RefusingExecutor:
+    """Stands where code would run on this machine although its session runs elsewhere."""
+
+    def __init__(self, name: str, mode: EnvMode) -> None:
+        self._error = exec_error(
+            f"{name} would run on this machine, outside the session's {mode.value};"
+            " use python there, or a local session",
+            "NOT_ISOLATED",
+        )
+
+    def execute(
+        self,
+        code: str,
+        *,
+        on_output: OnOutput | None = None,
+        on_event: OnEvent | None = None,
+        timeout: float | None = None,
+        stdin: str | bytes | None = None,
+        execution_id: str | None = None,
+    ) -> ExecutionResult:
+        """Give a result that says why nothing was run."""
+        return ExecutionResult(
+            execution_id=ExecutionId(execution_id or f"exec-{uuid.uuid4().hex[:12]}"),
+            code=code,
+            status=ExecutionStatus.ERROR,
+            error=self._error,
+        )
+
+    def interrupt(self, *, kill: bool = False) -> None:
+        """Nothing runs."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class ExecutorRegistry:
     """The executors of one session: its kernel, its shell, and fresh processes.
 
@@ -271,6 +307,8 @@ class ExecutorRegistry:
         is_configured = name in self._languages
         if name == "python" and not fresh and not is_configured and self._environment is not None:
             return KernelExecutor(self._environment, self._session_id, self._audit)
+        if self._environment is not None and self._environment.env_mode is not EnvMode.Local:
+            return RefusingExecutor(name, self._environment.env_mode)
         if name == "bash" and not fresh and not is_configured:
             return ShellExecutor(
                 self._cwd,

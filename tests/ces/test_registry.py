@@ -12,6 +12,7 @@ import pytest
 
 from taskweaver_ext.ces.audit import AuditLog
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.languages import CODE, Language
 from taskweaver_ext.ces.process import ProcessExecutor
 from taskweaver_ext.ces.registry import ExecutorRegistry, KernelExecutor
@@ -130,6 +131,23 @@ def test_a_kernel_that_does_not_start_is_a_result(tmp_path: Path) -> None:
     assert result.error is not None
     assert result.error.startswith("exec: There is no Python at /nowhere/python")
     assert result.error.endswith("(KERNEL_START)")
+
+
+@pytest.mark.parametrize("language", ["bash", "javascript"])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_nothing_of_a_session_in_a_container_runs_on_this_machine(
+    tmp_path: Path, language: str, fresh: bool
+) -> None:
+    with (
+        Environment(tmp_path, EnvMode.Container) as environment,
+        ExecutorRegistry(environment, "s1") as registry,
+    ):
+        result = registry.get(language, fresh=fresh).execute(f"touch {tmp_path}/made")
+
+    assert result.status is ExecutionStatus.ERROR
+    assert result.error is not None
+    assert result.error.endswith("(NOT_ISOLATED)")
+    assert not (tmp_path / "made").exists()
 
 
 def test_all_executors_write_to_one_audit_log(
