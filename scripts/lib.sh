@@ -15,7 +15,7 @@ fail() {
 
 # Install Debian packages that are missing, where we may; say what is missing where we may not.
 ensure_system_packages() {
-    local package missing=()
+    local package output missing=()
     for package in "$@"; do
         dpkg-query --show --showformat '${db:Status-Status}' "$package" 2>/dev/null |
             grep -qx installed || missing+=("$package")
@@ -29,8 +29,13 @@ ensure_system_packages() {
     # Another apt may be at work on a machine that has just started: wait for its lock.
     local options=(-qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
     export DEBIAN_FRONTEND=noninteractive
-    apt-get "${options[@]}" update >&2 </dev/null || say "warning: the package lists are not fresh"
-    apt-get "${options[@]}" install --yes --no-install-recommends "${missing[@]}" >&2 </dev/null
+    apt-get "${options[@]}" update >/dev/null 2>&1 </dev/null ||
+        say "warning: the package lists could not be brought up to date"
+    if ! output=$(apt-get "${options[@]}" install --yes --no-install-recommends \
+        "${missing[@]}" 2>&1 </dev/null); then
+        say "$output"
+        return 1
+    fi
 }
 
 # Print the first Python that is new enough.

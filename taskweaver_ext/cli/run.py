@@ -167,6 +167,7 @@ class _Run:
         self._environment: Environment
         self._signals: SignalWatch
         self._result: ExecutionResult | None = None
+        self._is_unheard = False
 
     def has_files_in(self, folder: Path) -> bool:
         """Whether the code left artifacts there, whose paths have been shown."""
@@ -212,8 +213,9 @@ class _Run:
         if isinstance(event, InputSettled) and event.outcome == "cancelled":
             self._input.cancel()
         self._view.show(event)
-        if self.screen.failure is not None:
-            self._interrupt(kill_after=_PATIENCE_SECONDS)  # nobody hears it any more
+        if self.screen.failure is not None and not self._is_unheard:
+            self._is_unheard = True  # once: a second interrupt would disturb the first
+            self._interrupt(kill_after=_PATIENCE_SECONDS)
 
     def _stop(self, number: int) -> None:
         """Interrupt the code, on the thread for signals; at once and for good the second time."""

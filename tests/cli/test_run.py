@@ -414,10 +414,11 @@ def test_ctrl_c_interrupts_the_code_and_lets_it_clean_up(on_terminal: Callable[.
 def test_a_second_ctrl_c_kills_code_that_does_not_listen(on_terminal: Callable[..., Any]) -> None:
     code = """
 import os, time
-print("pid", os.getpid(), "here")
 while True:
     try:
-        time.sleep(1000)
+        print("pid", os.getpid(), "here")
+        while True:
+            time.sleep(0.01)
     except KeyboardInterrupt:
         print("not listening")
 """
