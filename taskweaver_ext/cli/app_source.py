@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.chat.console.chat_session import ChatSession, SessionSource
 from taskweaver_ext.chat.console.completion import KernelName
 from taskweaver_ext.chat.console.kernel_names import find_names
+from taskweaver_ext.cli.init import find_template
+from taskweaver_ext.demo import DEMO_REQUEST, make_demo_app
 from taskweaver_ext.errors import TaskWeaverError
 from taskweaver_ext.session import Session
 
 _COMPLETION_SECONDS = 2.0
+_DEMO_PLUGIN = "plugins/period_scan.yaml"
 
 
 def sessions_of(app: TaskWeaverApp) -> SessionSource:
@@ -32,11 +35,17 @@ def sessions_of(app: TaskWeaverApp) -> SessionSource:
 
     return SessionSource(
         create=app.get_session,
-        create_demo=app.get_session,
+        create_demo=lambda: _create_demo(app),
         find_names=names,
         describe=lambda session: _describe(app, session),
-        demo_request="",
+        demo_request=DEMO_REQUEST,
     )
+
+
+def _create_demo(app: TaskWeaverApp) -> tuple[ChatSession, Callable[[], None]]:
+    plugins = find_template()[_DEMO_PLUGIN].parent
+    demo = make_demo_app(plugins, app.config.app_base_dir)
+    return demo.get_session(), demo.close
 
 
 def _describe(app: TaskWeaverApp, session: ChatSession) -> list[tuple[str, str]]:

@@ -80,8 +80,8 @@ class SessionSource:
     """How the console comes to its sessions, and what it may know of them."""
 
     create: Callable[[], ChatSession]
-    create_demo: Callable[[], ChatSession]
-    """One with a scripted model."""
+    create_demo: Callable[[], tuple[ChatSession, Callable[[], None]]]
+    """One with a scripted model, and how to end all that belongs to it."""
     find_names: Callable[[ChatSession, str], Sequence[KernelName]]
     """Asks the session's kernel what fits at the end of some code."""
     describe: Callable[[ChatSession], list[tuple[str, str]]]

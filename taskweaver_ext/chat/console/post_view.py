@@ -33,6 +33,8 @@ from taskweaver_ext.text.terminal import strip_terminal
 USER: RoleName = "User"
 
 _NOT_SHOWN = {AttachmentType.reply_type, AttachmentType.shared_memory_entry}
+_GOES_ON = "InProcess"
+"""The stop state that goes without saying."""
 _DIMMED = {AttachmentType.thought, AttachmentType.plan_reasoning}
 _VERDICTS = {AttachmentType.verification, AttachmentType.execution_status}
 _GOOD_VERDICTS = ("CORRECT", "SUCCESS", "NONE")
@@ -50,11 +52,14 @@ class PostView:
         width: int,
         painter: Painter,
         new_output: Callable[[int], OutputBlock],
+        *,
+        shows_draft: bool = True,
     ) -> None:
         """Begin a post of a role.
 
         Args:
             new_output: Makes a block for the output of an execution, for a width.
+            shows_draft: Whether the draft of the plan is news; planners repeat it.
         """
         self.role = role
         self.rows: list[str] = []
@@ -72,6 +77,8 @@ class PostView:
         self._code_source = ""
         """Code comes twice, as an attachment and to the panel; what begins is what is shown."""
         self._step = ""
+        self._stop_state = ""
+        self._unwanted = _NOT_SHOWN if shows_draft else _NOT_SHOWN | {AttachmentType.init_plan}
         self._has_output = False
         self._status_shown = False
         self._timings = ""
@@ -97,22 +104,17 @@ class PostView:
             self._reply_type += text
         if kind is AttachmentType.current_plan_step:
             self._step += text
-        if self._is_of_user and kind is AttachmentType.reply_content:
+        is_code = kind is AttachmentType.reply_content
+        if kind in self._unwanted or (is_code and (self._is_of_user or self._repeats("reply"))):
             return
-        if kind in _NOT_SHOWN or (kind is AttachmentType.reply_content and self._repeats("reply")):
-            return
-        if kind is AttachmentType.execution_result:
+        if kind is AttachmentType.stop:
+            self._take_stop_state(text, is_end=extra["is_end"])
+        elif kind is AttachmentType.execution_result:
             self._show_result(text)
-            return
-        if kind in _VERDICTS:
+        elif kind in _VERDICTS:
             self._show_verdict(kind, text)
-            return
-        if text and self._open_key != extra["id"]:
-            self._begin_text(extra["id"], *self._look_of(kind))
-        if self._open_key == extra["id"]:
-            self._feed_text(text)
-            if extra["is_end"]:
-                self._finish_open()
+        else:
+            self._show_text(kind, text, extra)
 
     def output(self, stream: StreamName, text: str, execution_id: ExecutionId) -> None:
         """Show what running code wrote."""
@@ -284,6 +286,19 @@ class PostView:
                 self._verdict = text.strip()
                 return
         self.item(kind.value, text, color=GREEN if is_good else RED)
+
+    def _show_text(self, kind: AttachmentType, text: str, extra: AttachmentExtra) -> None:
+        if text and self._open_key != extra["id"]:
+            self._begin_text(extra["id"], *self._look_of(kind))
+        if self._open_key == extra["id"]:
+            self._feed_text(text)
+            if extra["is_end"]:
+                self._finish_open()
+
+    def _take_stop_state(self, text: str, *, is_end: bool) -> None:
+        self._stop_state += text
+        if is_end and self._stop_state != _GOES_ON:
+            self.item(AttachmentType.stop.value, self._stop_state)
 
     def _show_result(self, text: str) -> None:
         """Say what came of it, unless that has been seen live."""

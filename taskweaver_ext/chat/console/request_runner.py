@@ -91,13 +91,13 @@ class RequestRunner:
 
     def play_demo(self) -> Round:
         """Let a scripted model answer its request in a session of its own."""
-        demo = self._work(self.source.create_demo)
+        demo, end_demo = self._work(self.source.create_demo)
         try:
             self.display.say("[Demo] The model is a script; roles, kernel and output are real.")
             self.display.say(f"You ▸ {self.source.demo_request}")
             return self._send(demo, self.source.demo_request, [])
         finally:
-            self._work(demo.stop)
+            self._work(end_demo)
 
     def begin_session(self) -> None:
         """Put a new session in the place of this one."""

@@ -67,6 +67,7 @@ class Transcript(SessionEventHandlerBase):
         self._on_answer = on_answer or self._draw_answer
         self._posts: dict[PostId, PostView] = {}
         self._step = ""
+        self._has_plan = False
         self._failure = ""
         self._is_stopping = False
         self._output_count = 0
@@ -104,7 +105,13 @@ class Transcript(SessionEventHandlerBase):
         """Hear what happened to a post."""
         if type is PostEventType.post_start:
             role = cast(RoleExtra, extra)["role"]
-            self._posts[post_id] = PostView(role, self._width, self._painter, self._new_output)
+            self._posts[post_id] = PostView(
+                role,
+                self._width,
+                self._painter,
+                self._new_output,
+                shows_draft=not self._has_plan,
+            )
         post = self._posts.get(post_id)
         if post is None:  # we came too late for it
             return
@@ -127,6 +134,7 @@ class Transcript(SessionEventHandlerBase):
             case PostEventType.post_start | PostEventType.post_end:
                 pass
         self._step = post.step or self._step
+        self._has_plan = self._has_plan or bool(self._step)
         self._take_from(post)
         if type is PostEventType.post_end:
             self._end_post(post_id, post)
@@ -141,6 +149,7 @@ class Transcript(SessionEventHandlerBase):
         elif type is RoundEventType.round_end:
             self.cut_off()
             self._step = ""
+            self._has_plan = False
 
     def cut_off(self) -> None:
         """Finish all that is open: nothing more will come."""
@@ -213,9 +222,9 @@ class Transcript(SessionEventHandlerBase):
         parts = [
             post.role if post else "",
             "stopping" if self._is_stopping else status,
-            self._step,
             f"{int(seconds)} s",
             "Ctrl-C again kills" if self._is_stopping else "Ctrl-C stops",
+            self._step,
         ]
         text = " · ".join(strip_terminal(part).replace("\n", " ") for part in parts if part)
         return self._painter.paint(clip(f" {spinner} {text}", self._width - 1), DIM)
