@@ -95,6 +95,8 @@ class _Parts(Module):
         self._config = config
         self._model = model
         self._reply_form = reply_form
+        self.environment: Environment | None = None
+        """Made with the first session: whoever needs none pays for none."""
 
     @singleton
     @provider
@@ -105,7 +107,8 @@ class _Parts(Module):
     @provider
     def provide_environment(self, config: Config) -> Environment:
         service = config.execution_service
-        return Environment(service.env_dir, EnvMode(service.kernel_mode))
+        self.environment = Environment(service.env_dir, EnvMode(service.kernel_mode))
+        return self.environment
 
     @singleton
     @provider
@@ -172,16 +175,21 @@ class TaskWeaverApp:
             ConfigError: Some settings cannot be used.
         """
         self.config = configuration.load(app_dir, overrides=config, arguments=arguments)
-        self._injector = Injector(_Parts(self.config, model, reply_form), auto_bind=False)
+        self._parts = _Parts(self.config, model, reply_form)
+        self._injector = Injector(self._parts, auto_bind=False)
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
-        self._has_environment = False
         self._is_closed = False
 
     @property
     def plugins(self) -> PluginRegistry:
         """The plugins of the project, with what is wrong with the others."""
         return self._injector.get(PluginRegistry)
+
+    @property
+    def environment(self) -> Environment:
+        """Where the kernels of the sessions are."""
+        return self._injector.get(Environment)
 
     def get_session(
         self, session_id: str | None = None, *, approval: Approval | None = None
@@ -200,7 +208,6 @@ class TaskWeaverApp:
                 raise SessionError("This application has been closed.")
             if session_id is not None and session_id in self._sessions:
                 return self._sessions[session_id]
-            self._has_environment = True
             parts = self._injector.get(SessionParts)
             session = Session(session_id or _new_session_id(), parts, approval=approval)
             self._sessions[session.session_id] = session
@@ -223,8 +230,8 @@ class TaskWeaverApp:
                 session.stop()
             except Exception:  # the others are still to be ended
                 _logger.exception("Session %r could not be ended", session.session_id)
-        if self._has_environment:
-            self._injector.get(Environment).close()
+        if self._parts.environment is not None:
+            self._parts.environment.close()
         self._injector.get(ModelPool).close()
 
     def __enter__(self) -> Self:

@@ -23,7 +23,13 @@ from tests.support.conversations import (
     plan,
 )
 from tests.support.executions import LIMIT_SECONDS, wait_until
-from tests.support.model_server import HttpFailure, ModelServer, RecordedRequest, ScriptedAnswer
+from tests.support.model_server import (
+    HttpFailure,
+    ModelServer,
+    RecordedRequest,
+    ScriptedAnswer,
+    ScriptEntry,
+)
 
 
 def said(request: RecordedRequest) -> str:
@@ -263,9 +269,10 @@ def test_prose_around_code_is_forgiven(tmp_path: Path) -> None:
 
 def test_roles_that_only_talk_to_each_other_are_ended(tmp_path: Path) -> None:
     script = [ScriptedAnswer(plan("again")), ScriptedAnswer(code("pass"))] * 3
+    script.append(ScriptedAnswer(answer("hello")))
     listener = Listener()
     with (
-        ModelServer([*script, ScriptedAnswer(answer("hello"))]) as server,
+        ModelServer(script) as server,
         make_app(tmp_path / "p", server.openai_url, session__max_internal_chat_round_num=6) as app,
     ):
         session = app.get_session()
@@ -279,7 +286,10 @@ def test_roles_that_only_talk_to_each_other_are_ended(tmp_path: Path) -> None:
 
 
 def test_a_model_that_fails_fails_the_round_and_not_the_session(tmp_path: Path) -> None:
-    script = [HttpFailure(401, f"bad key {API_KEY}"), ScriptedAnswer(answer("hello"))]
+    script: list[ScriptEntry] = [
+        HttpFailure(401, f"bad key {API_KEY}"),
+        ScriptedAnswer(answer("hello")),
+    ]
     listener = Listener()
     with ModelServer(script) as server, make_app(tmp_path / "p", server.openai_url) as app:
         session = app.get_session()

@@ -69,6 +69,8 @@ class History:
         Raises:
             RoundCancelledError: The round was stopped while old rounds were summarised.
         """
+        if not self._covered & {one.id for one in rounds}:
+            self._summary = ""  # what it was about has been forgotten on purpose
         current = [one for one in rounds if one.id not in self._covered]
         messages = self._assemble(head, current, render)
         retained = self._settings.rounds_to_retain
