@@ -17,6 +17,7 @@ import zmq
 
 from taskweaver_ext.ces.child_environment import child_environment
 from taskweaver_ext.ces.interpreters import environment_of, find_python
+from taskweaver_ext.ces.kernel_keeper import KernelKeeper
 from taskweaver_ext.ces.kernel_session import KernelSession, SessionFolder
 from taskweaver_ext.ces.kernels.execution import OnEvent, OnInput, OnOutput
 from taskweaver_ext.ces.kernels.host import EnvMode, KernelHost, StartedKernel, start_kernel
@@ -53,6 +54,8 @@ class Environment:
         warm_start: bool = True,
         preload: Sequence[str] = (),
         spare_kernels: int = 0,
+        max_kernels: int | None = None,
+        idle_seconds: float | None = None,
         container: ContainerSettings | None = None,
     ) -> None:
         """Settings of all sessions.
@@ -66,6 +69,9 @@ class Environment:
             warm_start: Fork kernels from a process that has imported what they need.
             preload: Modules that process imports besides.
             spare_kernels: How many local kernels are started before they are asked for.
+            max_kernels: How many kernels may live at once; the one that has been idle longest is
+                put away for the next. None: no bound.
+            idle_seconds: After how long an idle kernel is put away. None: never.
             container: How containers are made, with `EnvMode.Container`.
         """
         if env_mode is EnvMode.Gateway:
@@ -84,6 +90,7 @@ class Environment:
         is_warm = env_mode is EnvMode.Local and warm_start and can_fork()
         self._zygotes = Zygotes(preload) if is_warm else None
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._keeper = KernelKeeper(max_kernels, idle_seconds)
         self._sessions: dict[str, KernelSession] = {}
         self._lock = threading.Lock()
         self._warm_up()
@@ -119,6 +126,7 @@ class Environment:
             session_id,
             folder,
             start_kernel=lambda: self._start_kernel(session_id, folder.cwd),
+            keeper=self._keeper,
             on_late_output=on_late_output,
             max_output_bytes=self._max_output_bytes,
         )
@@ -128,11 +136,13 @@ class Environment:
                     f"Session {session_id!r} is running already. Use it, or stop it first."
                 )
             self._sessions[session_id] = session
+        self._keeper.add(session)
         try:
             session.start()
         except BaseException:
             with self._lock:
                 del self._sessions[session_id]
+            self._keeper.remove(session)
             session.stop()
             raise
 
@@ -185,6 +195,7 @@ class Environment:
         session = self._session(session_id)
         with self._lock:
             self._sessions.pop(session_id, None)
+        self._keeper.remove(session)
         session.stop()
 
     def load_plugin(
@@ -213,6 +224,7 @@ class Environment:
         """Stop every session and let go of everything."""
         with self._lock:
             sessions, self._sessions = list(self._sessions.values()), {}
+        self._keeper.close()
         for session in sessions:
             session.stop()
         if self._spares is not None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
+import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from taskweaver_ext.ces.artifacts import ArtifactStore
 from taskweaver_ext.ces.events import StatusChanged
+from taskweaver_ext.ces.kernel_keeper import KernelKeeper
 from taskweaver_ext.ces.kernels.execution import Execution, OnEvent, OnInput, OnOutput
 from taskweaver_ext.ces.kernels.host import StartedKernel
 from taskweaver_ext.ces.kernels.reader import GRACE_SECONDS, KernelReader
@@ -106,12 +109,14 @@ class KernelSession:
         folder: SessionFolder,
         *,
         start_kernel: Callable[[], StartedKernel],
+        keeper: KernelKeeper,
         on_late_output: OnLateOutput | None,
         max_output_bytes: int,
     ) -> None:
         self._id = session_id
         self._folder = folder
         self._start = start_kernel
+        self._keeper = keeper
         self._max_output_bytes = max_output_bytes
         self._late_outputs = LateOutputs(folder.outputs, on_late_output, max_output_bytes)
         self._artifacts = ArtifactStore(folder.artifacts, folder.cwd)
@@ -124,11 +129,56 @@ class KernelSession:
         self._variables: dict[str, str] = {}
         self._deaths: list[str] = []
         self._is_stopped = False
+        self._has_room = False
+        self._put_away_because = ""
+        self._created_at = time.time()
+        self._last_used_at = time.time()
+        self._idle_since: float | None = None
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when the kernel has nothing to do; None while it is busy, or there is none."""
+        return self._idle_since
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether there is a kernel, or room is kept for one."""
+        return self._has_room
+
+    def keep_room(self) -> None:
+        """A kernel is about to start here."""
+        self._has_room = True
+
+    def put_away(self, reason: str) -> bool:
+        """Stop the kernel if it is idle; the next execution starts another."""
+        if not self._turn.acquire(blocking=False):
+            return False
+        try:
+            if self._idle_since is None:
+                return False
+            self._stop_kernel()
+            self._put_away_because = reason
+            return True
+        finally:
+            self._turn.release()
 
     def start(self) -> None:
         """Start the first kernel."""
-        with self._turn:
+        with self._using():
             self._start_kernel()
+
+    @contextlib.contextmanager
+    def _using(self) -> Iterator[None]:
+        """It is this thread's turn; afterwards the kernel is idle again."""
+        with self._turn:
+            self._idle_since = None
+            try:
+                yield
+            finally:
+                self._last_used_at = time.time()
+                if self._has_room:
+                    self._idle_since = time.monotonic()
+        self._keeper.became_idle()
 
     def execute(
         self,
@@ -146,7 +196,7 @@ class KernelSession:
             raise SessionError(
                 f"{execution_id!r} cannot name an execution: it is used as a file name."
             )
-        with self._turn:
+        with self._using():
             execution = Execution(
                 execution_id,
                 code,
@@ -158,8 +208,12 @@ class KernelSession:
                 on_input=on_input,
                 timeout=timeout,
             )
-            self._replace_dead_kernel(execution)
-            return self._run(execution)
+            if restarted := self._ensure_kernel():
+                execution.add_notice(Notice(kind="restarted", message=restarted))
+                execution.say(
+                    StatusChanged(execution_id=execution_id, status="restarted", detail=restarted)
+                )
+            return self._count_deaths(self._run(execution))
 
     def interrupt(self, kill_after: float | None) -> None:
         """Interrupt the running execution, if there is one."""
@@ -171,7 +225,7 @@ class KernelSession:
     def restart(self) -> None:
         """Replace the kernel; what runs on it is cancelled first."""
         self._stop_kernel()
-        with self._turn:
+        with self._using():
             self._stop_kernel()
             self._deaths.clear()
             self._start_kernel()
@@ -189,19 +243,22 @@ class KernelSession:
     def load_plugin(self, name: str, source: str, config: dict[str, Any]) -> None:
         """Load a plugin and remember it for the kernels to come."""
         plugin = {"name": name, "source": source, "config": config}
-        with self._turn:
+        with self._using():
+            self._ensure_kernel()
             self._command("load_plugin", plugin)
             self._plugins[name] = plugin
 
     def unload_plugin(self, name: str) -> None:
         """Take a plugin out of the kernel."""
-        with self._turn:
+        with self._using():
+            self._ensure_kernel()
             self._command("unload_plugin", {"name": name})
             self._plugins.pop(name, None)
 
     def test_plugin(self, name: str) -> None:
         """Run a plugin's tests."""
-        with self._turn:
+        with self._using():
+            self._ensure_kernel()
             self._command("test_plugin", {"name": name})
 
     def update_variables(self, variables: Mapping[str, str]) -> None:
@@ -214,7 +271,8 @@ class KernelSession:
     def _start_kernel(self) -> None:
         if self._is_stopped:
             raise SessionError(f"Session {self._id!r} has been stopped. Start it again to use it.")
-        kernel = self._start()
+        kernel = self._keeper.start(self, self._start)
+        self._put_away_because = ""
         reader = KernelReader(kernel.host, kernel.connection, self._late_outputs.take, self._id)
         reader.start()
         with self._lock:
@@ -230,28 +288,31 @@ class KernelSession:
             reader.stop()
         if kernel is not None:
             kernel.host.stop()
+        self._has_room = False
+        self._idle_since = None
 
-    def _replace_dead_kernel(self, execution: Execution) -> None:
-        """Start a fresh kernel if the last one is gone, and say what that costs."""
+    def _ensure_kernel(self) -> str:
+        """Start a fresh kernel if the last one is gone; returns what that costs."""
         with self._lock:
             reader = self._reader
         if reader is not None and reader.death is None:
-            return
+            return ""
         if len(self._deaths) >= MAX_DEATHS_IN_A_ROW:
             raise KernelDiedError(
                 f"The kernel of session {self._id!r} died {len(self._deaths)} times in a row"
                 f" ({'; '.join(self._deaths)}). Look at the code that was run, then call"
                 " restart_session to go on."
             )
-        cause = reader.death.detail if reader is not None and reader.death else "it was stopped"
+        if reader is not None and reader.death is not None:
+            cause = f"The kernel was gone ({reader.death.detail})"
+        else:
+            cause = f"The kernel was put away ({self._put_away_because or 'it was stopped'})"
         self._stop_kernel()
         self._start_kernel()
-        message = (
-            f"The kernel was gone ({cause}); this ran on a fresh one: variables of earlier"
-            " executions are lost, plugins are loaded again."
+        return (
+            f"{cause}; this ran on a fresh one: variables of earlier executions are lost,"
+            " plugins are loaded again."
         )
-        execution.add_notice(Notice(kind="restarted", message=message))
-        execution.say(StatusChanged(execution_id=execution.id, status="restarted", detail=message))
 
     def _run(self, execution: Execution) -> ExecutionResult:
         with self._lock:
@@ -271,6 +332,9 @@ class KernelSession:
         finally:
             with self._lock:
                 self._running = None
+        return result
+
+    def _count_deaths(self, result: ExecutionResult) -> ExecutionResult:
         if result.status is ExecutionStatus.DIED and result.death is not None:
             self._deaths.append(result.death.detail)
         else:

@@ -1,0 +1,156 @@
+"""Keep the number of kernels bounded, and put away those that nobody has used for a while.
+
+A session whose kernel was put away goes on existing: its next execution
+starts a fresh one and says that variables are gone. A busy kernel is never
+put away; who needs one while all are busy waits.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from taskweaver_ext.ces.kernels.host import StartedKernel
+from taskweaver_ext.errors import KernelStartError
+
+WAIT_SECONDS = 60.0
+"""How long a session waits for a kernel to become idle when all are busy."""
+
+_OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
+
+
+class Keepable(Protocol):
+    """A session as its keeper sees it."""
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when its kernel has nothing to do; None while it is busy, or has none."""
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether a kernel lives in it, or room is kept for one."""
+
+    def keep_room(self) -> None:
+        """A kernel is about to start in it."""
+
+    def put_away(self, reason: str) -> bool:
+        """Stop the kernel if it is idle; False when it is not."""
+
+
+class KernelKeeper:
+    """Make room before a kernel starts, and tidy up as time goes by.
+
+    Threads:
+        A thread of its own puts idle kernels away, if there is a limit of
+        time; it sleeps until the next one is due. `_changed` guards
+        `_sessions` and `_is_closed` and is never held while a kernel stops.
+        `_places` is held by the thread that makes room, so that two do not
+        take the same.
+    """
+
+    def __init__(self, max_kernels: int | None, idle_seconds: float | None) -> None:
+        self._max_kernels = max_kernels
+        self._idle_seconds = idle_seconds
+        self._sessions: list[Keepable] = []
+        self._changed = threading.Condition()
+        self._places = threading.Lock()
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+        if idle_seconds is not None:
+            self._thread = threading.Thread(
+                target=self._put_idle_away, name="taskweaver-kernel-keeper", daemon=True
+            )
+            self._thread.start()
+
+    def add(self, session: Keepable) -> None:
+        """Look after a session."""
+        with self._changed:
+            self._sessions.append(session)
+            self._changed.notify_all()
+
+    def remove(self, session: Keepable) -> None:
+        """Forget a session."""
+        with self._changed:
+            if session in self._sessions:
+                self._sessions.remove(session)
+            self._changed.notify_all()
+
+    def became_idle(self) -> None:
+        """A session has a kernel with nothing to do: somebody may be waiting for it."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def start(self, asker: Keepable, start: Callable[[], StartedKernel]) -> StartedKernel:
+        """Start a kernel for a session within the bound; once more with more room if it must."""
+        with self._places:
+            self._make_room(asker)
+            asker.keep_room()
+        try:
+            return start()
+        except (OSError, KernelStartError) as error:
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if not isinstance(cause, OSError) or cause.errno not in _OUT_OF_RESOURCES:
+                raise
+            reason = f"the machine ran out of resources ({cause.strerror})"
+            put_away = [session.put_away(reason) for session in self._others(asker)]
+            if not any(put_away):
+                raise
+        return start()
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _make_room(self, asker: Keepable) -> None:
+        if self._max_kernels is None:
+            return
+        reason = f"there may be {self._max_kernels} kernels, and another session needed one"
+        deadline = time.monotonic() + WAIT_SECONDS
+        while self._count(asker) >= self._max_kernels:
+            idle = [s for s in self._others(asker) if s.idle_since is not None]
+            if any(s.put_away(reason) for s in sorted(idle, key=lambda s: s.idle_since or 0)):
+                continue
+            with self._changed:
+                if not self._changed.wait(max(0.0, deadline - time.monotonic())):
+                    raise KernelStartError(
+                        f"All {self._max_kernels} kernels have been busy for {WAIT_SECONDS:g} s."
+                        " Wait for one to end, stop a session, or allow more kernels."
+                    )
+
+    def _count(self, asker: Keepable) -> int:
+        return sum(session.has_kernel for session in self._others(asker))
+
+    def _others(self, asker: Keepable) -> list[Keepable]:
+        with self._changed:
+            return [session for session in self._sessions if session is not asker]
+
+    def _put_idle_away(self) -> None:
+        assert self._idle_seconds is not None
+        reason = f"it had nothing to do for {self._idle_seconds:g} s"
+        while True:
+            with self._changed:
+                if self._is_closed:
+                    return
+                sessions = list(self._sessions)
+            now = time.monotonic()
+            for session in sessions:
+                since = session.idle_since
+                if since is not None and now - since >= self._idle_seconds:
+                    session.put_away(reason)
+            with self._changed:
+                if not self._is_closed:
+                    self._changed.wait(self._seconds_to_next(self._sessions))
+
+    def _seconds_to_next(self, sessions: Iterable[Keepable]) -> float | None:
+        assert self._idle_seconds is not None
+        idle = [since for s in sessions if (since := s.idle_since) is not None]
+        if not idle:
+            return None
+        return max(0.0, min(idle) + self._idle_seconds - time.monotonic())

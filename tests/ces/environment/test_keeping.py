@@ -1,0 +1,159 @@
+"""Idle kernels are put away, busy ones never; a session that lost its kernel goes on."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from taskweaver_ext.ces import kernel_keeper
+from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.kernels.host import StartedKernel
+from taskweaver_ext.ces.results import ExecutionStatus
+from taskweaver_ext.errors import KernelStartError
+from tests.support.executions import LIMIT_SECONDS, has_ended, run, wait_until
+
+PLUGIN = """
+from taskweaver.plugin import register_plugin
+
+@register_plugin
+def double(x):
+    return 2 * x
+"""
+
+
+def _kernels() -> int:
+    """How many kernels live: the children of our only child, the zygote."""
+    (zygote,) = psutil.Process().children()
+    return sum(not has_ended(kernel.pid) for kernel in zygote.children())
+
+
+def test_an_idle_kernel_is_put_away_and_its_session_goes_on(tmp_path: Path) -> None:
+    with Environment(tmp_path, idle_seconds=0.2) as environment:
+        environment.start_session("s1")
+        environment.load_plugin("s1", "double", PLUGIN)
+        environment.execute_code("s1", "x = 1")
+        wait_until(lambda: _kernels() == 0)
+
+        heard = run(environment, "print('x' in dir(), double(4))")
+
+    (notice,) = heard.result.notices
+    assert heard.text() == "False 8\n"
+    assert notice.kind == "restarted"
+    assert "nothing to do for 0.2 s" in notice.message
+
+
+def test_a_busy_kernel_is_not_put_away(tmp_path: Path) -> None:
+    with Environment(tmp_path, idle_seconds=0.1) as environment:
+        environment.start_session("s1")
+
+        result = environment.execute_code("s1", "import time; x = 1; time.sleep(0.5); x")
+
+    assert result.output == "1"
+    assert result.notices == []
+
+
+def test_the_kernel_that_was_idle_longest_makes_room(tmp_path: Path) -> None:
+    with Environment(tmp_path, max_kernels=2) as environment:
+        for name in ("a", "b"):
+            environment.start_session(name)
+            environment.execute_code(name, "x = 1")
+        environment.execute_code("a", "pass")  # now b has been idle longer
+        environment.start_session("c")
+
+        assert _kernels() == 2
+        assert run(environment, "'x' in dir()", session="a").result.output == "True"
+        after = run(environment, "'x' in dir()", session="b").result
+        assert after.output == "False"
+        assert "another session needed one" in after.notices[0].message
+
+
+def test_who_needs_a_kernel_waits_while_all_are_busy(tmp_path: Path) -> None:
+    with Environment(tmp_path, max_kernels=1) as environment:
+        environment.start_session("a")
+        gate = tmp_path / "gate"
+        busy = f"""
+import pathlib, time
+print("busy")
+while not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.01)
+"""
+        started = threading.Event()
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(
+                environment.execute_code, "a", busy, on_output=lambda *_: started.set()
+            )
+            assert started.wait(LIMIT_SECONDS)
+            second = pool.submit(environment.start_session, "b")
+            assert _kernels() == 1
+            gate.touch()
+            second.result(LIMIT_SECONDS)
+
+            assert first.result(LIMIT_SECONDS).status is ExecutionStatus.SUCCESS
+        assert run(environment, "print('b')", session="b").text() == "b\n"
+
+
+def test_waiting_for_a_busy_kernel_has_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_keeper, "WAIT_SECONDS", 0.2)
+    with Environment(tmp_path, max_kernels=1) as environment:
+        environment.start_session("a")
+        errors: list[Exception] = []
+
+        def start_another(_stream: str, _text: str) -> None:
+            try:
+                environment.start_session("b")
+            except KernelStartError as error:
+                errors.append(error)
+
+        environment.execute_code("a", "print('busy')", on_output=start_another)
+
+    assert "All 1 kernels have been busy" in str(errors[0])
+
+
+def test_out_of_descriptors_puts_idle_kernels_away_and_tries_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Environment(tmp_path) as environment:
+        environment.start_session("a")
+        plain: Callable[[str, Path], StartedKernel] = environment._start_kernel
+        failures = [OSError(errno.EMFILE, "Too many open files")]
+
+        def fail_once(session_id: str, cwd: Path) -> StartedKernel:
+            if failures:
+                raise failures.pop()
+            return plain(session_id, cwd)
+
+        monkeypatch.setattr(environment, "_start_kernel", fail_once)
+        environment.start_session("b")
+
+        notice = run(environment, "1", session="a").result.notices[0]
+        assert "ran out of resources (Too many open files)" in notice.message
+
+
+def test_many_sessions_come_and_go_on_a_few_kernels(tmp_path: Path) -> None:
+    this = psutil.Process()
+    with Environment(tmp_path, max_kernels=4) as environment:
+        environment.start_session("warm")
+        before = (threading.active_count(), this.num_fds())
+
+        def use(number: int) -> str:
+            name = f"s{number}"
+            environment.start_session(name)
+            output = environment.execute_code(name, f"{number} * 2").output
+            environment.stop_session(name)
+            return output
+
+        with ThreadPoolExecutor(4) as pool:
+            outputs = list(pool.map(use, range(40)))
+
+        assert outputs == [str(number * 2) for number in range(40)]
+        environment.execute_code("warm", "1")
+        wait_until(lambda: _kernels() == 1)
+        assert threading.active_count() <= before[0]
+        assert this.num_fds() <= before[1] + 2
