@@ -24,6 +24,9 @@ from tests.support.executions import run
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a second engine")
 
+OPTIONS = ("--iptables=false",)
+"""It must leave the rules of the first engine alone. (`--bridge=none` would remove its bridge.)"""
+
 COUNT = """
 import time
 for number in range(20):
@@ -37,7 +40,7 @@ def own_engine(engine: Engine) -> Iterator[PrivateEngine]:
     """A second engine that may be stopped, with the image of the first."""
     # Sockets lie deep below it, and their paths must not be long.
     own = PrivateEngine(Path(tempfile.mkdtemp(prefix="twe-", dir="/tmp")))
-    own.start("--bridge=none", "--iptables=false")
+    own.start(*OPTIONS)
     source, target = DockerClient(base_url=engine.url), DockerClient(base_url=own.url, timeout=300)
     target.images.load(source.images.get(IMAGE).save(named=True))  # type: ignore[arg-type]
     source.close()
@@ -50,12 +53,12 @@ def own_engine(engine: Engine) -> Iterator[PrivateEngine]:
 @pytest.fixture
 def on_own_engine(own_engine: PrivateEngine, tmp_path: Path) -> Iterator[Environment]:
     """A session "s1" on the engine that may be stopped."""
-    own_engine.start("--bridge=none", "--iptables=false")
+    own_engine.start(*OPTIONS)
     settings = ContainerSettings(engine_url=own_engine.url, image=IMAGE)
     with Environment(tmp_path, EnvMode.Container, container=settings) as environment:
         environment.start_session("s1")
         yield environment
-        own_engine.start("--bridge=none", "--iptables=false")
+        own_engine.start(*OPTIONS)
 
 
 def test_an_engine_that_stops_ends_the_execution_within_a_second(
@@ -78,7 +81,7 @@ def test_an_engine_that_stops_ends_the_execution_within_a_second(
     assert noticed_at - stopped_at[0] < 1.5
     with pytest.raises(KernelStartError, match="Cannot reach Docker"):
         run(on_own_engine, "pass")
-    own_engine.start("--bridge=none", "--iptables=false")
+    own_engine.start(*OPTIONS)
     assert run(on_own_engine, "print('back')").result.stdout == ["back\n"]
 
 
@@ -111,7 +114,7 @@ def test_what_an_absent_engine_could_not_remove_is_removed_later(
     own_engine.signal(signal.SIGKILL)
     own_engine.wait_until_ended()
     on_own_engine.stop_session("s1")
-    own_engine.start("--bridge=none", "--iptables=false")
+    own_engine.start(*OPTIONS)
 
     on_own_engine.start_session("s2")
     on_own_engine.stop_session("s2")
