@@ -22,31 +22,22 @@ COMMANDS = {
     "chat": "Talk to the agent, run Python and shell, and watch it all (the default).",
     "ask": "Have one request done, and exit.",
     "run": "Run Python code and show its output as it happens.",
+    "exec": "Run one program in any language and pass on what it writes.",
     "init": "Make a project folder that works.",
     "model": "Bring a model to this machine.",
+    "image": "Build the image that kernels in containers run in.",
     "doctor": "Check this machine and say what to do about what is missing.",
 }
 """Each is a module of this package; in the order that `--help` shows."""
 
 DEFAULT_COMMAND = "chat"
-"""Runs when no command is given, as soon as it is one of the commands above."""
+"""Runs when no command is given."""
 
 _OWN_OPTIONS = ("-h", "--help", "--version", "--debug")
 
 EXIT_FAILED = 1
 EXIT_MISUSED = 2
 EXIT_INTERRUPTED = 130
-
-_OVERVIEW = f"""\
-Run code for agents and show, live, what it does.
-
-Try:
-  {PROGRAM} run -c 'print("hello")'
-  {PROGRAM} run script.py
-  {PROGRAM} doctor
-
-{PROGRAM} --help lists all commands.
-"""
 
 
 class _Commands(click.Group):
@@ -90,7 +81,6 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, is_wanted: bo
 
 @click.group(
     cls=_Commands,
-    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Run code for agents and show, live, what it does.",
 )
@@ -103,12 +93,8 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, is_wanted: bo
     callback=_show_version,
     help="Show the version.",
 )
-@click.pass_context
-def _program(ctx: click.Context, debug: bool) -> None:
-    if ctx.invoked_subcommand is None:
-        click.echo(_OVERVIEW, nl=False)
-    else:
-        _set_up_logging(is_debugging=debug)
+def _program(debug: bool) -> None:
+    _set_up_logging(is_debugging=debug)
 
 
 def _set_up_logging(*, is_debugging: bool) -> None:

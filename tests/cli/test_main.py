@@ -78,9 +78,9 @@ except SystemExit as end:
     exit_code, loaded = json.loads(result.stderr)
 
     assert exit_code == 0
+    shown = " ".join(result.stdout.split())  # long lines are folded
     for name, line in cli.COMMANDS.items():
-        assert f"{name}  " in result.stdout
-        assert line in result.stdout
+        assert f" {name} {line}" in shown
     ours = {name for name in loaded if name.startswith("taskweaver_ext.")}
     assert ours == {"taskweaver_ext.cli", "taskweaver_ext.cli.main", "taskweaver_ext.errors"}
     assert {"zmq", "jupyter_client", "importlib.metadata", "asyncio"}.isdisjoint(loaded)
@@ -89,15 +89,6 @@ except SystemExit as end:
 def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--version") == 0
     assert capsys.readouterr().out == f"taskweaver-ext {version('taskweaver_ext')}\n"
-
-
-def test_without_a_command_it_says_what_to_try(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(cli.COMMANDS, cli.DEFAULT_COMMAND, raising=False)
-
-    assert run() == 0
-    assert "taskweaver-ext run script.py" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [[], ["-p"], ["--debug", "-p"]])
