@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import statistics
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskweaver_ext.streaming.code_cleaning import FenceStripper, clean_code, find_leftover
+from tests.support.growth import growth
 
 DATA = Path(__file__).parents[1] / "data"
 FENCES = json.loads((DATA / "04_structured_fence_strip.json").read_text())
@@ -131,11 +131,11 @@ def test_any_way_to_cut_fenced_code_gives_the_same(text: str, size: int) -> None
 
 @pytest.mark.parametrize("pattern", ["`", "```\n", "x = 1\n", " "])
 def test_twice_the_code_takes_twice_the_time(pattern: str) -> None:
-    def seconds_for(repeats: int) -> float:
-        started = time.process_time()
-        stripped(["```\nx"] + [pattern * 4] * repeats)
-        return time.process_time() - started
+    def start() -> Callable[[str], str]:
+        stripper = FenceStripper()
+        stripper.feed("```\nx")
+        return stripper.feed
 
-    ratios = [seconds_for(10_000) / seconds_for(5_000) for _ in range(5)]
+    ratio = growth(start, [pattern * 4] * 5_000, [pattern * 4] * 10_000)
 
-    assert statistics.median(ratios) <= 2.5
+    assert ratio <= 2.5

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import statistics
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from taskweaver_ext.streaming.exec_widget import (
     DecisionPaths,
     ExecWidget,
 )
+from tests.support.growth import growth
 
 DATA = Path(__file__).parents[1] / "data"
 VECTORS = json.loads((DATA / "05_exec_widget_events.json").read_text())
@@ -454,16 +454,11 @@ def test_whatever_is_called_each_status_comes_once_and_in_order(
 
 @pytest.mark.parametrize("is_code_in_decision", [False, True])
 def test_twice_the_code_takes_twice_the_time(is_code_in_decision: bool) -> None:
-    def seconds_for(repeats: int) -> float:
-        started = time.process_time()
+    def start() -> Callable[[str], None]:
         panel = Panel(paths=DecisionPaths(code="code"))
         panel.widget.feed_decision('{"tool_call": {"tool_id": "' + PYTHON_TOOL_ID + '"}, "code": "')
-        feed = panel.widget.feed_decision if is_code_in_decision else panel.widget.feed_code
-        for _ in range(repeats):
-            feed("x \\n")
-        panel.widget.generation_finished()
-        return time.process_time() - started
+        return panel.widget.feed_decision if is_code_in_decision else panel.widget.feed_code
 
-    ratios = [seconds_for(4_000) / seconds_for(2_000) for _ in range(5)]
+    ratio = growth(start, ["x \\n"] * 4_000, ["x \\n"] * 8_000)
 
-    assert statistics.median(ratios) <= 2.5
+    assert ratio <= 2.5
