@@ -63,7 +63,7 @@ def _in_wheel() -> dict[str, Path]:
     found: dict[str, Path] = {}
     for file in installed:
         _, place, name = file.as_posix().partition(_PLACE_IN_WHEEL)
-        if place:
+        if place and "__pycache__" not in name:
             found[name] = Path(str(file.locate()))
     return found
 
