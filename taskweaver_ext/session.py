@@ -113,7 +113,7 @@ class Session:
             parts.environment,
             session_id,
             self.session_dir,
-            parts.plugins if config.code_generator.load_plugin else PluginRegistry({}),
+            parts.plugins.without_plugin_only() if config.code_generator.load_plugin else (),
             self._cancellation,
             has_container=config.execution_service.kernel_mode == "container",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from taskweaver_ext.ces.environment import Environment
@@ -15,7 +15,7 @@ from taskweaver_ext.ces.registry import ExecutorRegistry
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus
 from taskweaver_ext.errors import PluginError, SessionError
 from taskweaver_ext.event_emitter import PostEventProxy
-from taskweaver_ext.plugins.registry import PluginEntry, PluginRegistry
+from taskweaver_ext.plugins.registry import PluginEntry
 from taskweaver_ext.roles.cancellation import Cancellation
 from taskweaver_ext.roles.code_interpreter.live_output import LiveOutput
 
@@ -37,7 +37,7 @@ class CodeExecutor:
         environment: Environment,
         session_id: str,
         session_dir: Path,
-        plugins: PluginRegistry,
+        plugins: Sequence[PluginEntry],
         cancellation: Cancellation,
         *,
         has_container: bool = False,

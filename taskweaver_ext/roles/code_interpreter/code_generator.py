@@ -126,14 +126,14 @@ class CodeGenerator:
         return reply, reading
 
     def _head(self) -> list[Message]:
-        plugins = [plugin for plugin in self._executor.plugins if not plugin.plugin_only]
         values = {
             "RESPONSE_FORM": self._prompt.get(self._form.prompt_name, "{RESPONSE_JSON_SCHEMA}"),
             "RESPONSE_JSON_SCHEMA": json.dumps(self._form.schema()),
             "TOOLS": ", ".join(TOOL_PREFIX + name for name in self._executor.languages),
             "ENVIRONMENT_CONTEXT": self._environment_context(),
             "CODE_GENERATION_REQUIREMENTS": self._requirements(),
-            "PLUGINS": "\n".join(plugin.describe() for plugin in plugins) or "(none)",
+            "PLUGINS": "\n".join(plugin.describe() for plugin in self._executor.plugins)
+            or "(none)",
             "ROLE_NAME": self._alias,
         }
         system = Message("system", fill(self._prompt["content"], values))

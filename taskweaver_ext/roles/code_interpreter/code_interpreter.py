@@ -52,10 +52,9 @@ class CodeInterpreter(Role):
     @property
     def intro(self) -> str:
         """What the planner is told, with the plugins that are there now."""
-        plugins = [plugin for plugin in self._executor.plugins if not plugin.plugin_only]
         descriptions = "\n".join(
             f"    {plugin.signature}  # {' '.join(plugin.description.split())}"
-            for plugin in plugins
+            for plugin in self._executor.plugins
         )
         values = {
             "plugin_description": descriptions or "    (none)",
