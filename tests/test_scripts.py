@@ -93,7 +93,7 @@ def test_the_first_start_makes_and_fills_an_environment_and_the_second_only_star
 
     second = copy.run("scripts/start", "doctor")
 
-    assert copy.calls == ["taskweaver-ext doctor"]
+    assert copy.calls_path.read_text() == "taskweaver-ext doctor\n"
     assert (second.stdout, second.stderr) == ("", "")
 
 
