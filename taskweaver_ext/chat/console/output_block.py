@@ -110,6 +110,12 @@ class OutputBlock:
             rows += [*self._notice(), *self._tail_rows(TAIL_ROWS)]
         return rows
 
+    def forget(self) -> None:
+        """Give up what was collapsed."""
+        if self.hidden is not None:
+            self.hidden.close()
+            self.hidden = None
+
     def live_rows(self, height: int) -> list[str]:
         """What may still change, in at most `height` rows."""
         rows: list[str] = []

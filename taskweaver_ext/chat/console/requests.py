@@ -74,18 +74,15 @@ def is_complete(line: str, mode: Mode) -> bool:
     """Whether Enter sends the line; else it begins another one."""
     request = parse_request(line, mode)
     if request.kind == "python":
-        return _is_complete_python(request.text)
-    if request.kind == "shell":
-        return not line.endswith("\\")
-    return not (request.kind == "agent" and line.endswith("\\"))
+        last_line = line.rpartition("\n")[2]
+        # A block goes on until an empty line ends it.
+        is_in_block = "\n" in line and last_line.startswith((" ", "\t")) and last_line.strip()
+        return not is_in_block and _compiles(request.text)
+    return request.kind not in ("shell", "agent") or not line.endswith("\\")
 
 
-def _is_complete_python(code: str) -> bool:
-    if code.lstrip().startswith(("%%", "!")):
-        return "\n" in code and code.endswith("\n") or not code.lstrip().startswith("%%")
-    last_line = code.rpartition("\n")[2]
-    if "\n" in code and last_line.startswith((" ", "\t")) and last_line.strip():
-        return False  # inside a block, which an empty line ends
+def _compiles(code: str) -> bool:
+    """Whether code is complete, be it right or wrong."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

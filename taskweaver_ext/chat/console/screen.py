@@ -102,11 +102,13 @@ class TerminalScreen:
         """Write over the old live rows, whose place may have moved."""
         if not live:
             return _ERASE_BELOW
+        has_more_below = is_moved or len(self._live) > len(live)
         drawn = []
         for number, row in enumerate(live):
             is_same = not is_moved and number < len(self._live) and self._live[number] == row
-            drawn.append("" if is_same else f"{row}{_ERASE_REST_OF_LINE}")
-        has_more_below = is_moved or len(self._live) > len(live)
+            # What is below can only be erased from the end of the last row.
+            is_needed = has_more_below and number == len(live) - 1
+            drawn.append(f"{row}{_ERASE_REST_OF_LINE}" if is_needed or not is_same else "")
         return "\r\n".join(drawn) + (_ERASE_BELOW if has_more_below else "")
 
     def _write(self, text: str) -> None:

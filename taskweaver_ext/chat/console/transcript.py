@@ -182,8 +182,7 @@ class Transcript(SessionEventHandlerBase):
     def close(self) -> None:
         """Forget what was collapsed."""
         for _, block in self.expandable:
-            if block.hidden is not None:
-                block.hidden.close()
+            block.forget()
         self.expandable.clear()
 
     def _new_output(self, width: int) -> OutputBlock:
@@ -194,8 +193,7 @@ class Transcript(SessionEventHandlerBase):
         self.expandable.append((self._output_count, block))
         while len(self.expandable) > MAX_EXPANDABLE:
             _, oldest = self.expandable.popleft()
-            if oldest.hidden is not None:
-                oldest.hidden.close()
+            oldest.forget()
         return block
 
     def _current_post(self) -> PostView | None:

@@ -1,0 +1,126 @@
+"""Rows on a terminal: finished ones stay, live ones are drawn over."""
+
+from __future__ import annotations
+
+import os
+import pty
+from collections.abc import Iterator
+
+import pytest
+
+from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen
+from tests.support.emulated_terminal import EmulatedScreen
+
+
+class Bench:
+    """A screen of ours whose bytes go to an emulator."""
+
+    def __init__(self) -> None:
+        self.emulated = EmulatedScreen(30, 6)
+        self._read, write = os.pipe()
+        self.screen = TerminalScreen(write)
+        self._write = write
+
+    def update(self, finished: list[str], live: list[str]) -> bytes:
+        self.screen.update(finished, live)
+        os.write(self._write, b"\0")
+        content = os.read(self._read, 1 << 20).removesuffix(b"\0")
+        self.emulated.feed(content)
+        return content
+
+    def close(self) -> None:
+        os.close(self._read)
+        os.close(self._write)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.close()
+
+
+def test_live_rows_are_replaced_and_finished_rows_stay(bench: Bench) -> None:
+    bench.update(["one"], ["bar 10%", "status"])
+    bench.update([], ["bar 20%", "status"])
+    bench.update(["bar 100%"], ["status"])
+
+    assert bench.emulated.lines == ["one", "bar 100%", "status"]
+
+    bench.update(["end"], [])
+
+    assert bench.emulated.lines == ["one", "bar 100%", "end"]
+
+
+def test_output_taller_than_the_screen_is_in_the_scrollback(bench: Bench) -> None:
+    for start in range(0, 100, 7):
+        bench.update([f"row {n}" for n in range(start, min(100, start + 7))], ["live", "status"])
+    bench.update([], [])
+
+    assert bench.emulated.all_lines == [f"row {n}" for n in range(100)]
+
+
+def test_live_rows_may_shrink_and_grow(bench: Bench) -> None:
+    for count in (1, 4, 2, 5, 0, 3):
+        bench.update([], [f"live {n}" for n in range(count)])
+
+        assert bench.emulated.lines == ([f"live {n}" for n in range(count)] or [""])
+
+
+def test_a_row_wider_than_we_think_cannot_push_the_others(bench: Bench) -> None:
+    wide = "x" * 100
+
+    bench.update([wide], [wide, "status"])
+    bench.update([], [wide + "!", "status 2"])
+
+    assert [line[:8] for line in bench.emulated.lines] == ["xxxxxxxx", "xxxxxxxx", "status 2"]
+
+
+def test_what_stays_the_same_is_not_written_again(bench: Bench) -> None:
+    bench.update([], ["long row that stays", "spinner 1"])
+
+    assert bench.update([], ["long row that stays", "spinner 1"]) == b""
+    assert b"stays" not in bench.update([], ["long row that stays", "spinner 2"])
+
+
+def test_the_cursor_is_hidden_only_while_something_is_live(bench: Bench) -> None:
+    bench.update(["a"], ["live"])
+    assert not bench.emulated.has_cursor
+
+    bench.update([], [])
+    assert bench.emulated.has_cursor
+
+
+def test_a_window_made_narrower_does_not_lose_finished_rows(bench: Bench) -> None:
+    bench.update(["kept 1", "kept 2"], ["a live row of some length", "status"])
+
+    bench.emulated.resize(12, 6)
+    bench.update(["kept 3"], ["narrow", "status"])
+
+    assert bench.emulated.lines == ["kept 1", "kept 2", "kept 3", "narrow", "status"]
+
+
+def test_what_is_typed_meanwhile_does_not_appear_but_is_kept() -> None:
+    ours, theirs = pty.openpty()
+    saved = os.dup(0)
+    os.dup2(theirs, 0)
+    try:
+        with TerminalScreen(theirs).quiet_typing():
+            os.write(ours, b"typed")
+            os.write(theirs, b"end")
+            assert os.read(ours, 100) == b"end"
+            assert os.read(0, 100) == b"typed"
+    finally:
+        os.dup2(saved, 0)
+        for descriptor in (saved, ours, theirs):
+            os.close(descriptor)
+
+
+def test_a_pipe_gets_finished_rows_alone() -> None:
+    read, write = os.pipe()
+
+    PlainScreen(write).update(["one", "two"], ["live"])
+    os.close(write)
+
+    assert os.read(read, 100) == b"one\ntwo\n"
+    os.close(read)

@@ -1,0 +1,240 @@
+"""Events of a session, as a person sees them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from taskweaver_ext.ces.results import ExecutionId
+from taskweaver_ext.chat.console.rows import Painter
+from taskweaver_ext.chat.console.transcript import Transcript
+from taskweaver_ext.conversation import AttachmentType, RoundId
+from taskweaver_ext.event_emitter import SessionEventEmitter
+from taskweaver_ext.streaming.exec_widget import ExecWidget
+
+DECISION = {
+    "notes": "Say hello twice",
+    "tool_call": {
+        "tool_id": "exec_tools.execute_code_python",
+        "params": {
+            "prog_name": "Greeter",
+            "contract": [
+                {"filepath": "a.csv", "mime": "text/csv", "description": "All of it"},
+                {"filepath": "chart.png", "mime": "image/png", "description": "A picture"},
+            ],
+        },
+    },
+}
+
+
+@pytest.fixture
+def transcript() -> Iterator[Transcript]:
+    transcript = Transcript(72, 20, Painter(has_color=False))
+    yield transcript
+    transcript.close()
+
+
+@pytest.fixture
+def emitter(transcript: Transcript) -> Iterator[SessionEventEmitter]:
+    """An emitter in the middle of a round, which the transcript follows."""
+    emitter = SessionEventEmitter()
+    emitter.start_round(RoundId("round-1"))
+    with emitter.subscribe(transcript):
+        yield emitter
+
+
+def test_a_post_looks_as_promised_and_output_appears_when_it_happens(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("CodeInterpreter")
+    code = 'import time; print("Starting..."); time.sleep(5); print("Done")'
+    post.update_attachment("python", AttachmentType.reply_type)
+    post.update_attachment(code, AttachmentType.reply_content)
+    post.update_attachment("CORRECT", AttachmentType.verification)
+    post.emit_execution_output("stdout", "Starting...\n")
+    before_the_end = transcript.take_rows()
+
+    post.emit_execution_output("stdout", "Done\n")
+    post.update_attachment("SUCCESS", AttachmentType.execution_status)
+    post.update_message("what the planner is told")
+    post.update_send_to("Planner")
+    post.end()
+
+    assert before_the_end == [
+        " ╭───< CodeInterpreter >",
+        " ├─► [code] " + code[:60],
+        " │   " + code[60:],
+        " ├─► [verification] CORRECT",
+        " │   Starting...",
+    ]
+    assert transcript.take_rows() == [
+        " │   Done",
+        " ├─► [execution_status] SUCCESS",
+        " ╰──● sending message to Planner",
+    ]
+
+
+def test_the_panel_shows_program_contract_code_and_timings(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("CodeInterpreter")
+    clock = itertools.count()
+    widget = ExecWidget(ExecutionId("e1"), post.emit_code_exec, lambda: float(next(clock)))
+    widget.feed_decision(json.dumps(DECISION))
+    widget.feed_code("for _ in range(2):\n    print('hel")
+    growing = transcript.live_rows(1.0)
+    widget.feed_code("lo')\n")
+    widget.generation_finished()
+    post.update_attachment("for _ in range(2): ...", AttachmentType.reply_content)
+    widget.execution_started()
+    post.emit_execution_output("stdout", "hello\nhello\n")
+    widget.execution_finished()
+    post.update_send_to("Planner")
+    post.end()
+
+    assert growing[0] == " │       print('hel"
+    assert "writing code" in growing[1]
+    rows = transcript.take_rows()
+    assert [row for row in rows if "program" in row] == [" ├─► [program] Greeter"]
+    assert [row for row in rows if "objective" in row] == [" ├─► [objective] Say hello twice"]
+    table = rows.index(" ├─► [contract] 2 files promised")
+    assert rows[table + 1].startswith(" │   a.csv      text/csv ")
+    assert rows[table + 2].startswith(" │   chart.png  image/png")
+    assert rows[-7:] == [
+        " ├─► [code]",
+        " │   for _ in range(2):",
+        " │       print('hello')",
+        " │   hello",
+        " │   hello",
+        " │   (written in 1.0 s, ran in 1.0 s)",
+        " ╰──● sending message to Planner",
+    ]
+
+
+def test_fields_that_stream_in_turn_are_each_shown_once(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("Planner")
+    plan = post.update_attachment("1. ask", AttachmentType.plan, is_end=False)
+    post.update_attachment("\n2. answer", id=plan.id, is_end=False)
+    step = post.update_attachment("1. a", AttachmentType.current_plan_step, is_end=False)
+    post.update_attachment("sk", id=step.id, is_end=False)
+    post.update_attachment("", id=plan.id, is_end=True)
+    post.update_attachment("", id=step.id, is_end=True)
+    status = transcript.live_rows(3.0)[-1]
+    post.update_message("What do you ")
+    post.message_is_end = False
+    preview = transcript.live_rows(3.0)
+    post.update_send_to("CodeInterpreter")
+    post.end()
+
+    assert "Planner" in status
+    assert "1. ask" in status
+    assert "3 s" in status
+    assert preview[0] == " ├──● What do you"
+    assert transcript.take_rows() == [
+        " ╭───< Planner >",
+        " ├─► [plan] 1. ask",
+        " │   2. answer",
+        " ├─► [current_plan_step] 1. ask",
+        " ├──● What do you",
+        " ╰──● sending message to CodeInterpreter",
+    ]
+
+
+def test_an_answer_is_drawn_as_markdown(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("Planner")
+    post.update_message("**Done**, see\n\n* one\n* two [link](http://x/)\x1b[2J")
+    post.update_send_to("User")
+    post.end()
+
+    assert [row.rstrip() for row in transcript.take_rows()] == [
+        " ╭───< Planner >",
+        " ╰──● sending message to User",
+        "",
+        "Done, see",
+        "",
+        " • one",
+        " • two link (http://x/)",
+        "",
+    ]
+
+
+def test_what_the_user_runs_needs_no_introduction(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("User")
+    post.update_attachment("python", AttachmentType.reply_type)
+    post.update_attachment("1 + 1", AttachmentType.reply_content)
+    post.emit_execution_output("stdout", "2\n")
+    post.update_attachment("SUCCESS", AttachmentType.execution_status)
+    post.end()
+
+    assert transcript.take_rows() == [" │   2", " ╰──● SUCCESS"]
+
+
+def test_what_the_user_says_is_not_repeated(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("User")
+    post.update_message("hello")
+    post.update_send_to("Planner")
+    post.end()
+
+    assert transcript.take_rows() == []
+
+
+def test_a_failed_round_closes_the_frame_and_says_why_once(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("Planner")
+    post.update_attachment("half a thou", AttachmentType.thought, is_end=False)
+    emitter.emit_error("the network is down")
+
+    assert transcript.take_rows() == [
+        " ╭───< Planner >",
+        " ├─► [thought] half a thou",
+        " ╰──●",
+    ]
+    assert transcript.take_failure() == "the network is down"
+    assert transcript.take_failure() == ""
+
+
+def test_text_of_models_and_roles_cannot_drive_the_terminal(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    evil = "\x1b]0;x\x07\x1b[2J\x9b1A"
+    post = emitter.create_post_proxy(f"Role{evil}")
+    post.update_status(f"busy{evil}")
+    post.update_attachment(f"t{evil}", AttachmentType.thought)
+    post.update_attachment(f"s{evil}", AttachmentType.current_plan_step)
+    live = transcript.live_rows(1)
+    post.update_message(f"m{evil}")
+    post.update_send_to(f"To{evil}")
+    post.end()
+
+    for row in [*transcript.take_rows(), *live]:
+        assert "\x1b" not in row
+        assert "\x9b" not in row
+        assert "\x07" not in row
+
+
+def test_only_the_last_collapsed_outputs_are_kept(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("CodeInterpreter")
+    for number in range(8):
+        text = f"{number}\n" * 500
+        post.emit_execution_output("stdout", text, ExecutionId(f"e{number}"))
+    post.end()
+
+    assert transcript.expand(1) is None
+    newest = transcript.expand(None)
+    assert newest is not None
+    assert newest[0] == 8
+    assert transcript.expand(4) is not None
