@@ -19,6 +19,7 @@ DEMO_REQUEST = (
     "Make up half a year of daily visitor numbers with a rhythm in them, find the rhythm, and show"
     " me a chart."
 )
+DELAY_SECONDS = 0.012
 LABEL = "(Scripted demonstration: no model is thinking here.)"
 
 _STEPS = """\
@@ -56,12 +57,15 @@ print(saved)
 """
 
 
-def make_demo_app(plugin_folder: Path, app_dir: Path) -> TaskWeaverApp:
+def make_demo_app(
+    plugin_folder: Path, app_dir: Path, *, delay_seconds: float = DELAY_SECONDS
+) -> TaskWeaverApp:
     """Return an application that plays the demonstration once, for `DEMO_REQUEST`.
 
     Args:
         plugin_folder: Where `period_scan` and `line_chart` are.
         app_dir: A folder for its sessions.
+        delay_seconds: The time from one piece of a reply to the next.
     """
     settings: dict[str, object] = {
         "plugin.base_path": str(plugin_folder.absolute()),
@@ -70,10 +74,10 @@ def make_demo_app(plugin_folder: Path, app_dir: Path) -> TaskWeaverApp:
         "code_interpreter.code_verification_on": True,
         "execution_service.kernel_mode": "local",
     }
-    return TaskWeaverApp(app_dir, settings, model=demo_model())
+    return TaskWeaverApp(app_dir, settings, model=demo_model(delay_seconds))
 
 
-def demo_model(delay_seconds: float = 0.012) -> ScriptedModel:
+def demo_model(delay_seconds: float = DELAY_SECONDS) -> ScriptedModel:
     """Return the model of the demonstration, which writes at the pace of a quick reader."""
     script: list[ScriptEntry] = [
         _plan(1, f"{LABEL} Make up 180 days of visitor numbers with a rhythm, as `visitors`."),

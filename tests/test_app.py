@@ -1,0 +1,214 @@
+"""An application: settings in, sessions out, nothing left behind."""
+
+from __future__ import annotations
+
+import functools
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from taskweaver_ext.app import TaskWeaverApp
+from taskweaver_ext.conversation import AttachmentType
+from taskweaver_ext.demo import DEMO_REQUEST, LABEL, demo_model, make_demo_app
+from taskweaver_ext.errors import ConfigError, SessionError
+from taskweaver_ext.llm.chat_model import Message
+from taskweaver_ext.llm.scripted import ScriptedModel
+from tests.support.conversations import Background, Listener, answer, attached, code, plan
+from tests.support.executions import LIMIT_SECONDS, wait_until
+
+PROJECT = Path(__file__).resolve().parent.parent / "project"
+
+
+def test_two_sessions_at_once_do_not_mix(tmp_path: Path) -> None:
+    both_run = threading.Barrier(2, timeout=LIMIT_SECONDS)
+
+    def script_of(name: str) -> list[str]:
+        source = f"who = '{name}'\nfor i in range(200):\n    print(who, i)\nprint(who)"
+        return [plan(f"for {name}"), code(source), answer(f"done with {name}")]
+
+    def replies(messages: object) -> str:
+        text = str(messages)
+        name = "ada" if "I am ada" in text or "for ada" in text else "bob"
+        plan_reply, code_reply, answer_reply = script_of(name)
+        if "You are CodeInterpreter" in text:
+            both_run.wait()
+            return code_reply
+        return answer_reply if "From: CodeInterpreter" in text else plan_reply
+
+    model = ScriptedModel([replies] * 6)
+    listeners = {"ada": Listener(), "bob": Listener()}
+    with TaskWeaverApp(tmp_path, model=model) as app:
+        sessions = {name: app.get_session(name) for name in listeners}
+
+        def talk(name: str) -> object:
+            return sessions[name].send_message(f"I am {name}", listeners[name])
+
+        running = [Background(functools.partial(talk, name)) for name in listeners]
+        for work in running:
+            work.result()
+        values = {name: sessions[name].run_code("python", "who").output for name in sessions}
+
+    for name, listener in listeners.items():
+        expected = "".join(f"{name} {number}\n" for number in range(200)) + f"{name}\n"
+        assert listener.output() == expected
+        assert listener.errors() == []
+    assert values == {"ada": "'ada'", "bob": "'bob'"}
+
+
+def test_a_taskweaver_project_loads_unchanged(tmp_path: Path) -> None:
+    config = {
+        "llm.api_base": "https://api.example.com/v1",
+        "llm.api_key": "",
+        "llm.model": "gpt-4-1106-preview",
+        "code_generator.load_plugin": True,
+        "planner.example_base_path": "${AppBaseDir}/examples/planner_examples",
+    }
+    (tmp_path / "taskweaver_config.json").write_text(json.dumps(config))
+    plugins = tmp_path / "plugins"
+    plugins.mkdir()
+    (plugins / "tell_size.yaml").write_text(
+        "name: tell_size\nenabled: true\nrequired: false\n"
+        "description: >-\n  Tells how long something is.\n"
+        'examples:\n  size, text = tell_size("abc")\n\n'
+        "parameters:\n  - name: what\n    type: str\n    required: true\n"
+        "    description: >-\n      anything\n"
+        "returns:\n  - name: size\n    type: int\n    description: the length\n"
+        "  - name: text\n    type: str\n    description: in words\n"
+    )
+    (plugins / "tell_size.py").write_text(
+        "from taskweaver.plugin import Plugin, register_plugin\n"
+        "from taskweaver.plugin.context import temp_context\n\n"
+        "@register_plugin\n"
+        "class TellSize(Plugin):\n"
+        "    def __call__(self, what: str):\n"
+        "        return len(what), f'{what} has {len(what)}'\n\n"
+        "if __name__ == '__main__':\n"
+        "    with temp_context() as temp_ctx:\n"
+        "        print(TellSize(name='t', ctx=temp_ctx, config={})('abc'))\n"
+    )
+    examples = tmp_path / "examples" / "code_generator_examples"
+    examples.mkdir(parents=True)
+    (examples / "example.yaml").write_text(
+        "enabled: True\nrounds:\n  - user_query: hello\n    state: finished\n    post_list:\n"
+        "      - message: hello\n        send_from: Planner\n        send_to: CodeInterpreter\n"
+        "        attachment_list: []\n"
+        "      - message: Welcome.\n        send_from: CodeInterpreter\n"
+        "        send_to: Planner\n        attachment_list:\n"
+        "          - type: thought\n            content: '{ROLE_NAME} greets.'\n"
+        "          - type: reply_type\n            content: text\n"
+        "          - type: reply_content\n            content: Welcome.\n"
+        "          - type: execution_status\n            content: NONE\n"
+    )
+    model = ScriptedModel([plan("measure"), code("tell_size('four')"), answer("4")])
+
+    with TaskWeaverApp(tmp_path, model=model) as app:
+        chat_round = app.get_session().send_message("how long is four?")
+
+    result = attached(chat_round.post_list[2], AttachmentType.execution_result)
+    assert "(4, 'four has 4')" in result
+    heard = "\n".join(message.content for message in model.requests[1])
+    assert "def tell_size(what: str) -> tuple[int, str]" in heard
+    assert "CodeInterpreter greets." in heard
+    assert (tmp_path / "workspace" / "sessions").is_dir()
+
+
+def test_without_a_model_the_round_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "taskweaver_config.json").write_text(
+        '{"llm.api_type": "openai", "llm.api_key": "", "llm.model": "gpt-4o"}'
+    )
+    listener = Listener()
+    with TaskWeaverApp(tmp_path) as app:
+        session = app.get_session()
+        chat_round = session.send_message("hi", listener)
+        result = session.run_code("python", "1 + 1")
+
+    assert chat_round.state == "failed"
+    for way in ("openai", "anthropic", "ollama", "local", "model fetch", "/demo", ">"):
+        assert way in listener.errors()[0]
+    assert result.output == "2"
+
+
+def test_a_model_by_alias_must_exist(tmp_path: Path) -> None:
+    listener = Listener()
+    with TaskWeaverApp(tmp_path, {"planner.llm_alias": "small"}) as app:
+        app.get_session().send_message("hi", listener)
+
+    assert "'small'" in listener.errors()[0]
+
+
+def test_a_session_is_found_again_by_its_id(tmp_path: Path) -> None:
+    with TaskWeaverApp(tmp_path) as app:
+        session = app.get_session("mine")
+        assert app.get_session("mine") is session
+        assert app.get_session() is not app.get_session()
+        app.stop_session("mine")
+        assert app.get_session("mine") is not session
+        for bad in ("../out", "", "a/b", ".hidden"):
+            with pytest.raises(ConfigError):
+                app.get_session(bad or " ")
+
+
+def test_a_closed_application_makes_no_sessions(tmp_path: Path) -> None:
+    app = TaskWeaverApp(tmp_path)
+    session = app.get_session()
+    session.run_code("bash", "sleep 1000 &")
+    app.close()
+    app.close()
+
+    with pytest.raises(SessionError, match="closed"):
+        app.get_session()
+
+
+def test_closing_ends_a_round_that_is_under_way(tmp_path: Path) -> None:
+    listener = Listener()
+    app = TaskWeaverApp(tmp_path)
+    session = app.get_session()
+    source = "print('going'); import time; time.sleep(1000)"
+    running = Background(lambda: session.run_code("python", source, listener))
+    wait_until(lambda: "going" in listener.output())
+
+    app.close()
+
+    result = running.result()
+    assert not getattr(result, "is_success", False)
+
+
+def test_the_demonstration_shows_everything_and_says_what_it_is(tmp_path: Path) -> None:
+    listener = Listener()
+    with make_demo_app(PROJECT / "plugins", tmp_path, delay_seconds=0) as app:
+        session = app.get_session()
+        chat_round = session.send_message(DEMO_REQUEST, listener)
+
+    assert chat_round.state == "finished"
+    statuses = [
+        attached(post, AttachmentType.execution_status)
+        for post in chat_round.post_list
+        if post.send_from == "CodeInterpreter"
+    ]
+    assert statuses == ["FAILURE", "SUCCESS", "SUCCESS", "SUCCESS"]
+    assert "\rmaking days [###" in listener.output()
+    assert "[info] Plugin-period_scan: the clearest period is 7" in listener.output()
+    assert len(list(session.cwd.glob("*chart.png"))) == 1
+    assert "every 7 steps" in chat_round.post_list[-1].message
+    assert LABEL in chat_round.post_list[-1].message
+    assert "scripted" in demo_model().name
+
+
+def test_our_project_folder_loads_without_complaint(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = ScriptedModel([plan("x"), code("1"), answer("a")])
+    settings = {
+        "workspace.workspace_path": str(tmp_path),
+        "execution_service.env_dir": str(tmp_path),
+    }
+    with TaskWeaverApp(PROJECT, settings, model=model) as app:
+        chat_round = app.get_session().send_message("hi")
+
+    assert chat_round.state == "finished"
+    assert caplog.records == []
+    assert "orders.csv" in str(model.requests[0])
+    assert "temperatures.csv" in str(model.requests[1])
+    assert all(isinstance(message, Message) for message in model.requests[0])
