@@ -70,7 +70,7 @@ class Script:
 @click.option(
     "--cwd",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where the code runs; here by default.",
+    help="Where the code runs; here by default, and for a container a folder of its own.",
 )
 @click.option(
     "--kernel",
@@ -109,9 +109,7 @@ def command(
     try:
         with SignalWatch() as signals, _session_folder(run, is_kept=keep) as folder:
             try:
-                return run.on_kernel(
-                    folder, signals, mode=EnvMode(kernel), python=python, cwd=cwd or Path.cwd()
-                )
+                return run.on_kernel(folder, signals, mode=EnvMode(kernel), python=python, cwd=cwd)
             except KeyboardInterrupt:  # before the code began
                 screen.say("[Cancelled]")
                 return EXIT_INTERRUPTED
@@ -175,10 +173,18 @@ class _Run:
         return any(Path(artifact.file_name).is_relative_to(folder) for artifact in artifacts)
 
     def on_kernel(
-        self, folder: Path, signals: SignalWatch, *, mode: EnvMode, python: str | None, cwd: Path
+        self,
+        folder: Path,
+        signals: SignalWatch,
+        *,
+        mode: EnvMode,
+        python: str | None,
+        cwd: Path | None,
     ) -> int:
         """Start a kernel, run the script on it, and return the exit code."""
         self._signals = signals
+        if cwd is None and mode is EnvMode.Local:
+            cwd = Path.cwd()  # elsewhere, what is here is seen only by whoever is given it
         with Environment(folder, mode, python=python) as self._environment:
             self._environment.start_session(
                 _SESSION, session_dir=folder, cwd=cwd, on_late_output=self._view.show

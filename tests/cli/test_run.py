@@ -234,7 +234,6 @@ def test_code_that_fails_is_exit_code_1_and_says_how(
         (["tmp"], "error: tmp cannot be read: Is a directory."),
         (["-c", "1", "--cwd", "missing"], "error: Invalid value for '--cwd'"),
         (["-c", "1", "--timeout", "0"], "error: Invalid value for '--timeout'"),
-        (["-c", "1", "--kernel", "gateway"], "error: Kernels cannot run in mode 'gateway'"),
     ],
 )
 def test_misuse_is_exit_code_2(run: Callable[..., Any], arguments: list[str], error: str) -> None:
