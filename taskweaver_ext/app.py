@@ -16,6 +16,7 @@ from injector import Injector, Module, provider, singleton
 from taskweaver_ext import config as configuration
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.kernels.container_description import ContainerSettings
 from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.config import Config
 from taskweaver_ext.errors import ConfigError, SessionError
@@ -107,7 +108,12 @@ class _Parts(Module):
     @provider
     def provide_environment(self, config: Config) -> Environment:
         service = config.execution_service
-        self.environment = Environment(service.env_dir, EnvMode(service.kernel_mode))
+        image = service.custom_image
+        self.environment = Environment(
+            service.env_dir,
+            EnvMode(service.kernel_mode),
+            container=ContainerSettings(image=image) if image else None,
+        )
         return self.environment
 
     @singleton

@@ -523,3 +523,54 @@ def test_a_stopped_session_refuses_messages(tmp_path: Path) -> None:
             session.send_message("hi")
         with pytest.raises(SessionError, match="stopped"):
             session.run_code("python", "1")
+
+
+def test_output_that_comes_late_belongs_to_the_post_that_caused_it(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    source = f"""
+import pathlib, threading, time
+def later():
+    while not pathlib.Path({str(gate)!r}).exists():
+        time.sleep(0.01)
+    print("late")
+threading.Thread(target=later).start()
+"""
+    listener = Listener()
+    with make_app(tmp_path / "p") as app:
+        session = app.get_session()
+        with session.emitter.subscribe(listener):
+            first = session.run_code("python", source)
+            gate.touch()
+            wait_until(lambda: "late" in listener.output())
+
+    late = next(event for event in listener.events if "late" in event.msg)
+    assert str(late.post_id) == first.execution_id
+
+
+def test_a_kernel_that_died_too_often_gets_another_chance_with_the_next_request(
+    tmp_path: Path,
+) -> None:
+    with make_app(tmp_path / "p") as app:
+        session = app.get_session()
+        for _ in range(3):
+            assert session.run_code("python", "import os; os._exit(1)").death is not None
+        given_up = session.run_code("python", "print('never')")
+        after = session.run_code("python", "print('again')")
+
+    assert "3 times in a row" in (given_up.error or "")
+    assert after.is_success
+
+
+def test_an_interrupt_stops_a_shell_command(tmp_path: Path) -> None:
+    listener = Listener()
+    with make_app(tmp_path / "p") as app:
+        session = app.get_session()
+        running = Background(
+            lambda: session.run_code("bash", "kept=1; echo sleeping; sleep 60", listener)
+        )
+        wait_until(lambda: "sleeping" in listener.output())
+        session.interrupt()
+        running.result()
+        after = session.run_code("bash", "echo kept=$kept")
+
+    assert "".join(after.stdout) == "kept=1\n"

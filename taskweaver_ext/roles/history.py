@@ -64,11 +64,13 @@ class History:
     def messages(
         self, head: Sequence[Message], rounds: Sequence[Round], render: Render, post: PostEventProxy
     ) -> list[Message]:
-        """Return what to send: the head as it is, then the rounds as far as they fit.
+        """Return what to send: the head (instructions, then examples), and what fits of the rounds.
 
         Raises:
             RoundCancelledError: The round was stopped while old rounds were summarised.
         """
+        if estimate_tokens(head) > self._room_tokens // 2:
+            head = head[:1]  # examples are the first to go
         if not self._covered & {one.id for one in rounds}:
             self._summary = ""  # what it was about has been forgotten on purpose
         current = [one for one in rounds if one.id not in self._covered]
@@ -83,7 +85,8 @@ class History:
             self._leave_out(kept[:1])
             kept = kept[1:]
             messages = self._assemble(head, kept, render)
-        return self._shortened(messages, len(head))
+        # The last message of the head may have been joined with the first of the rounds.
+        return self._shortened(messages, len(head) - (head[-1].role == "user"))
 
     @property
     def _room_tokens(self) -> int:
@@ -133,7 +136,6 @@ class History:
 
     def _shortened(self, messages: list[Message], first: int) -> list[Message]:
         """Halve the longest message until all fit, or none can be shortened any more."""
-        first = min(first, len(messages) - 1)  # the last of the head may have been joined
         while self._is_too_long(messages):
             index = max(range(first, len(messages)), key=lambda one: len(messages[one].content))
             length = len(messages[index].content)

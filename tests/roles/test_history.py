@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,36 @@ def test_what_was_forgotten_on_purpose_is_not_in_the_summary(tmp_path: Path) -> 
 
     assert "A secret was told." in text_of(model.requests[-2])
     assert "A secret was told." not in text_of(model.requests[-1])
+
+
+def test_examples_go_before_anything_that_was_said(tmp_path: Path) -> None:
+    folder = tmp_path / "examples" / "planner_examples"
+    folder.mkdir(parents=True)
+    posts = [
+        {"message": f"example {LONG * 4}", "send_from": "User", "send_to": "Planner"},
+        {"message": "fine", "send_from": "Planner", "send_to": "User"},
+    ]
+    example = {"rounds": [{"user_query": "q", "state": "finished", "post_list": posts}]}
+    (folder / "long.yaml").write_text(json.dumps(example))
+
+    model, states = talk(tmp_path, [answer("hello")], ["a real question"])
+
+    assert states == ["finished"]
+    assert "a real question" in text_of(model.requests[0])
+    assert "example" not in text_of(model.requests[0][1:])
+
+
+def test_a_long_question_after_examples_loses_its_middle_too(tmp_path: Path) -> None:
+    folder = tmp_path / "examples" / "planner_examples"
+    folder.mkdir(parents=True)
+    posts = [
+        {"message": "example", "send_from": "User", "send_to": "Planner"},
+        {"message": "fine", "send_from": "Planner", "send_to": "User"},
+    ]
+    example = {"rounds": [{"user_query": "q", "state": "finished", "post_list": posts}]}
+    (folder / "short.yaml").write_text(json.dumps(example))
+
+    model, _ = talk(tmp_path, [answer("hello")], ["z" * 100_000])
+
+    assert estimate_tokens(model.requests[0]) < CONTEXT_TOKENS
+    assert "example" in text_of(model.requests[0][1:])
