@@ -108,6 +108,7 @@ class RecordedRun:
             if isinstance(delivered, OutputText):
                 self._call_with_text(delivered)
             elif delivered is not None:
+                self._before_event(delivered)
                 self._call(self._on_event, delivered)
             if self.is_finished and time.monotonic() > self._ended_at + self._catch_up_seconds:
                 self._skip_the_rest()
@@ -118,6 +119,9 @@ class RecordedRun:
         self.result.full_output_paths = record.full_output_paths
         self.result.notices += record.notices
         return self.result
+
+    def _before_event(self, event: ExecutionEvent) -> None:
+        """What else is to be done on the caller's thread when an event is its turn."""
 
     def abandon(self) -> None:
         """Let go of the record without calling out: the caller's own thread was interrupted."""

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import zmq
 
+from taskweaver_ext.ces.calling import OnEvent, OnOutput
 from taskweaver_ext.ces.child_environment import child_environment
 from taskweaver_ext.ces.interpreters import environment_of, find_python
 from taskweaver_ext.ces.kernel_keeper import KernelKeeper
 from taskweaver_ext.ces.kernel_session import KernelSession, SessionFolder
-from taskweaver_ext.ces.kernels.execution import OnEvent, OnInput, OnOutput
+from taskweaver_ext.ces.kernels.execution import OnInput
 from taskweaver_ext.ces.kernels.host import EnvMode, KernelHost, StartedKernel, start_kernel
 from taskweaver_ext.ces.kernels.local import LocalKernelHost, LocalKernelSettings
 from taskweaver_ext.ces.kernels.spare import SpareKernels

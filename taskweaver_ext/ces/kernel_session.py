@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from taskweaver_ext.ces.artifacts import ArtifactStore
+from taskweaver_ext.ces.calling import OnEvent, OnOutput
 from taskweaver_ext.ces.events import StatusChanged
 from taskweaver_ext.ces.kernel_keeper import KernelKeeper
-from taskweaver_ext.ces.kernels.execution import Execution, OnEvent, OnInput, OnOutput
+from taskweaver_ext.ces.kernels.execution import Execution, OnInput
 from taskweaver_ext.ces.kernels.host import StartedKernel
 from taskweaver_ext.ces.kernels.reader import GRACE_SECONDS, KernelReader
 from taskweaver_ext.ces.late_output import LateOutputs, OnLateOutput
@@ -322,12 +323,14 @@ class KernelSession:
             raise SessionError(f"Session {self._id!r} has been stopped. Start it again to use it.")
         try:
             execution.metadata.update(kernel.metadata)
+            execution.answer = lambda text: reader.answer(execution, text)
             reader.submit(execution)
-            result = execution.deliver(lambda text: reader.answer(execution, text))
+            result = execution.deliver()
         except BaseException:
             # The caller's thread was interrupted: its code must not run on unseen.
             reader.interrupt(execution, GRACE_SECONDS)
             execution.wait_until_finished(2 * GRACE_SECONDS)
+            execution.abandon()
             raise
         finally:
             with self._lock:

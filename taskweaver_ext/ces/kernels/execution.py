@@ -13,17 +13,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from taskweaver_ext.ces.artifacts import ArtifactStore
-from taskweaver_ext.ces.delivery import Delivery, OutputText
+from taskweaver_ext.ces.calling import OnEvent, OnOutput, RecordedRun
 from taskweaver_ext.ces.events import (
     ArtifactProduced,
     DisplayProduced,
     DisplayUpdated,
     ExecutionEvent,
-    ExecutionFinished,
     InputRequested,
     LogRecorded,
     OutputCleared,
-    OutputProduced,
     StatusReported,
 )
 from taskweaver_ext.ces.kernel_runtime.plugin_api import ARTIFACT_MIME, LOG_MIME, STATUS_MIME
@@ -31,20 +29,15 @@ from taskweaver_ext.ces.output_sink import OutputSink
 from taskweaver_ext.ces.results import (
     Display,
     ExecutionId,
-    ExecutionResult,
     ExecutionStatus,
     KernelDeath,
     Notice,
-    StreamName,
     Usage,
 )
 from taskweaver_ext.text.terminal import strip_terminal
 
-OnOutput: TypeAlias = Callable[[StreamName, str], None]
-OnEvent: TypeAlias = Callable[[ExecutionEvent], None]
 OnInput: TypeAlias = Callable[[str, bool], str]
 
-CATCH_UP_SECONDS = 5.0
 _MAX_DISPLAY_CHARACTERS = 32 << 20
 _MAX_LOG_RECORDS = 10_000
 
@@ -54,13 +47,12 @@ END_OF_INPUT = "\x04"
 _log = logging.getLogger(__name__)
 
 
-class Execution:
+class Execution(RecordedRun):
     """What is known of an execution while it runs, and its result afterwards.
 
     Threads:
-        The reader's thread calls the methods; `deliver` runs on the caller's.
-        `_delivery` is all they share until it is finished; then only the
-        caller's thread touches the result.
+        As `RecordedRun`: the reader's thread calls the methods, `deliver`
+        runs on the caller's.
     """
 
     def __init__(
@@ -76,50 +68,17 @@ class Execution:
         on_input: OnInput | None = None,
         timeout: float | None = None,
     ) -> None:
-        self.id = execution_id
+        super().__init__(execution_id, code, sink, on_output=on_output, on_event=on_event)
         self.code = code
         self.metadata = {"execution_id": execution_id, **metadata}
         self.timeout = timeout
         self.allow_stdin = on_input is not None
-        self.result = ExecutionResult(execution_id=execution_id, code=code)
-        self._sink = sink
+        self.answer: Callable[[str], None] = lambda _text: None
+        """Where the answer to a question of the code goes; set by who starts the execution."""
         self._artifacts = artifacts
-        self._on_output = on_output
-        self._on_event = on_event
         self._on_input = on_input
-        self._delivers_output = on_output is not None or on_event is not None
-        self._delivery = Delivery(sink)
-        self._started_at = time.monotonic()
-        self._ended_at = self._started_at
         self._display_characters = 0
         self._traceback = ""
-        self._failed_callbacks: list[Callable[..., None]] = []
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the result is complete, but for what the caller's thread adds."""
-        return self._delivery.is_finished
-
-    @property
-    def has_too_much_output(self) -> bool:
-        """Whether the code is to be stopped for what it wrote."""
-        return self._sink.limit_reached
-
-    def say(self, event: ExecutionEvent) -> None:
-        """Queue an event for the caller."""
-        self._delivery.put(event)
-
-    def add_notice(self, notice: Notice) -> None:
-        """Add something the caller should know."""
-        self.result.notices.append(notice)
-
-    def take_output(self, stream: StreamName, data: bytes) -> None:
-        """Record output, then queue it for the caller."""
-        if self._sink.limit_reached:
-            return
-        offset = self._sink.write(stream, data)
-        if self._delivers_output:
-            self._delivery.put_output(stream, data, offset)
 
     def take_message(self, message_type: str, content: dict[str, Any]) -> None:
         """Take what the code published."""
@@ -243,40 +202,6 @@ class Execution:
         self.result.variables_survived = False
         self.end(status, error)
 
-    def end(self, status: ExecutionStatus, error: str | None) -> None:
-        """Complete the result; only the first call counts."""
-        if self.is_finished:
-            return
-        self._ended_at = time.monotonic()
-        self.result.status = status
-        self.result.error = error
-        self.result.duration_seconds = self._ended_at - self._started_at
-        self.say(ExecutionFinished(execution_id=self.id, status=status, error=error or ""))
-        self._delivery.finish()
-
-    def deliver(self, answer: Callable[[str], None]) -> ExecutionResult:
-        """Call out for everything that happens, until the end; then give the result.
-
-        A callback that raises is logged once and called again; one that is
-        too slow is waited for until `CATCH_UP_SECONDS` after the code's end.
-        """
-        while not self._delivery.is_drained:
-            delivered = self._delivery.take(None)
-            if isinstance(delivered, OutputText):
-                self._call_with_text(delivered)
-            elif delivered is not None:
-                if isinstance(delivered, InputRequested):
-                    self._ask(delivered, answer)
-                self._call(self._on_event, delivered)
-            if self.is_finished and time.monotonic() > self._ended_at + CATCH_UP_SECONDS:
-                self._skip_the_rest()
-                break
-        record = self._sink.finish()
-        self.result.stdout, self.result.stderr = record.stdout, record.stderr
-        self.result.full_output_paths = record.full_output_paths
-        self.result.notices += record.notices
-        return self.result
-
     def wait_until_finished(self, seconds: float) -> bool:
         """Wait without calling out; used when the caller's own thread was interrupted."""
         deadline = time.monotonic() + seconds
@@ -284,34 +209,11 @@ class Execution:
             self._delivery.take(max(0.0, deadline - time.monotonic()))
         return self.is_finished
 
-    def _skip_the_rest(self) -> None:
-        if skipped := self._delivery.waiting_bytes:
-            self.add_notice(
-                Notice(
-                    kind="display_skipped",
-                    message=f"on_output was too slow: {skipped:,} bytes were recorded but not"
-                    f" shown within {CATCH_UP_SECONDS:g} s of the code's end.",
-                )
-            )
+    def _before_event(self, event: ExecutionEvent) -> None:
+        if isinstance(event, InputRequested):
+            self._ask(event)
 
-    def _call_with_text(self, output: OutputText) -> None:
-        if self._on_output is not None:
-            self._call(self._on_output, output.stream, output.text)
-        if self._on_event is not None:
-            event = OutputProduced(execution_id=self.id, stream=output.stream, text=output.text)
-            self._call(self._on_event, event)
-
-    def _call(self, callback: Callable[..., None] | None, *args: object) -> None:
-        if callback is None:
-            return
-        try:
-            callback(*args)
-        except Exception:  # noqa: BLE001 - whatever a caller's function raises, the code goes on
-            if callback not in self._failed_callbacks:
-                self._failed_callbacks.append(callback)
-                _log.exception("a callback of execution %s failed; the execution goes on", self.id)
-
-    def _ask(self, question: InputRequested, answer: Callable[[str], None]) -> None:
+    def _ask(self, question: InputRequested) -> None:
         """Ask on a thread of its own: the question may become void while somebody thinks."""
         on_input = self._on_input
         if on_input is None:
@@ -323,6 +225,6 @@ class Execution:
             except Exception:  # noqa: BLE001 - the code sees the end of its input
                 _log.exception("on_input of execution %s failed; the code gets EOFError", self.id)
                 text = END_OF_INPUT
-            answer(text)
+            self.answer(text)
 
         threading.Thread(target=ask, name="taskweaver-input", daemon=True).start()
