@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tell
 class Family:
     """A leader that waits, and processes that it starts when told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_tagged: bool = True) -> None:
         self.mark = uuid.uuid4().hex
         self.leader = subprocess.Popen(
             ["bash"],
@@ -35,7 +35,8 @@ class Family:
             text=True,
             start_new_session=True,
         )
-        ProcessFamily(self.leader.pid, self.mark).tag()
+        if is_tagged:
+            ProcessFamily(self.leader.pid, self.mark).tag()
 
     def start(self, command: str) -> int:
         """Run a command that prints a process id, and return that."""
@@ -45,13 +46,16 @@ class Family:
         self.leader.stdin.flush()
         return int(self.leader.stdout.readline())
 
+    def end(self) -> None:
+        kill_process_tree(self.leader.pid, self.mark)
+        self.leader.communicate()
+
 
 @pytest.fixture
 def family() -> Iterator[Family]:
     family = Family()
     yield family
-    kill_process_tree(family.leader.pid, family.mark)
-    family.leader.communicate()
+    family.end()
 
 
 @pytest.mark.parametrize(
@@ -78,6 +82,15 @@ def test_a_descendant_is_killed_wherever_it_is(family: Family, command: str) -> 
     assert has_ended(family.leader.pid)
 
 
+def test_a_family_without_a_tag_is_known_by_its_mark() -> None:
+    family = Family(is_tagged=False)
+    descendant = family.start("setsid bash -c 'sleep 1000 >&- & echo $!'")
+
+    family.end()
+
+    wait_until(lambda: has_ended(descendant))
+
+
 def test_a_recent_family_is_found_by_looking_at_few_processes(family: Family) -> None:
     descendant = family.start("setsid sleep 1000 & echo $!")
 
@@ -94,8 +107,7 @@ def test_processes_of_others_are_no_members(family: Family) -> None:
     found = {seen.pid for seen in ProcessFamily(family.leader.pid, family.mark).members()}
 
     assert found == {family.leader.pid}
-    kill_process_tree(other.leader.pid, other.mark)
-    other.leader.communicate()
+    other.end()
 
 
 def test_a_process_is_seen_with_its_session_and_mark(family: Family) -> None:
