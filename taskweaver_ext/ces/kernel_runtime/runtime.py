@@ -20,6 +20,7 @@ from typing import Any
 
 from . import attribution, plugin_api
 from .child_pipes import ChildPipes
+from .interrupt_watch import InterruptWatch
 from .signal_gate import SignalGate
 from .streams import OutputQueue, TextStream
 from .wire import ENDED, HELLO, MESSAGE, STDERR, STDOUT, Wire
@@ -53,6 +54,7 @@ class Runtime:
         """Take over streams, descriptors, signals and threads of this process."""
         self.gate.install()
         signal.signal(signal.SIGINT, self._interrupt)
+        self._interrupt_watch = InterruptWatch(lambda: self._code_is_running)
         attribution.install()
         plugin_api.install()
         self.queue.begin(0)
@@ -153,10 +155,12 @@ class Runtime:
                 setattr(sys, name, own)
 
     def _interrupt(self, _number: int, _frame: object) -> None:
+        self._interrupt_watch.heeded()
         if self._code_is_running:
             raise KeyboardInterrupt
 
     def _in_child(self) -> None:
+        self._interrupt_watch.let_go_in_child()
         self.queue.let_go_in_child()
         for stream in (self.stdout, self.stderr):
             stream.write_to_descriptor_from_now_on()

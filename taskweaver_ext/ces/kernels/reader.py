@@ -238,7 +238,8 @@ class KernelReader:
     def _stop_running(self, reason: StopReason, kill_after: float | None) -> None:
         assert self._running is not None
         self._stop_reason = reason
-        self._interrupt_at = _NEVER
+        if reason == "timeout":
+            self._interrupt_at = _NEVER
         if kill_after is not None:
             self._kill_at = min(self._kill_at, time.monotonic() + kill_after)
         self._settle_question("cancelled")

@@ -214,6 +214,30 @@ ctypes.PyDLL(None).sleep(1_000_000)
         wait_until(partial(has_ended, pid))
 
 
+def test_no_interrupt_is_lost_before_a_long_sleep(environment: Environment) -> None:
+    code = "print('go'); import time; time.sleep(1000)"
+
+    for _ in range(100):
+        heard = run(environment, code, on_output=lambda *_: environment.interrupt("s1"), timeout=20)
+
+        assert heard.result.status is ExecutionStatus.CANCELLED
+
+
+def test_code_that_swallows_an_interrupt_still_times_out(environment: Environment) -> None:
+    code = """
+import time
+try:
+    print("go")
+    time.sleep(1000)
+except KeyboardInterrupt:
+    time.sleep(1000)
+"""
+
+    heard = run(environment, code, on_output=lambda *_: environment.interrupt("s1"), timeout=0.5)
+
+    assert heard.result.status is ExecutionStatus.TIMEOUT
+
+
 def test_an_interrupt_when_idle_does_not_hit_the_next_execution(environment: Environment) -> None:
     for _ in range(20):
         environment.interrupt("s1")

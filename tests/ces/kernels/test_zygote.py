@@ -12,7 +12,7 @@ import pytest
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.results import ExecutionStatus
 from taskweaver_ext.errors import KernelStartError
-from tests.support.executions import has_ended, kernel_pid, run, wait_until
+from tests.support.executions import kernel_pid, run, wait_until
 
 BEHAVIOURS = {
     "signals": """
@@ -191,9 +191,9 @@ def test_a_spare_kernel_that_died_is_not_given_out(tmp_path: Path) -> None:
         assert environment._spares is not None
         ready = environment._spares._ready
         wait_until(lambda: len(ready) == 1)
-        spare = ready[0].host.pid  # type: ignore[attr-defined]
-        psutil.Process(spare).kill()
-        wait_until(lambda: has_ended(spare))
+        spare = ready[0].host
+        psutil.Process(spare.pid).kill()  # type: ignore[attr-defined]
+        wait_until(lambda: spare.death() is not None)
         environment.start_session("s1")
 
         assert run(environment, "print('alive')").text() == "alive\n"
