@@ -17,7 +17,7 @@ from taskweaver_ext.chat.console.display import Display
 from taskweaver_ext.chat.console.markdown import markdown_rows
 from taskweaver_ext.chat.console.request_runner import RequestRunner
 from taskweaver_ext.chat.console.rows import NO_LIMIT, Painter
-from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen
+from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen, quiet_typing
 from taskweaver_ext.chat.console.transcript import Transcript
 from taskweaver_ext.cli.app_source import sessions_of
 from taskweaver_ext.cli.screen import Screen
@@ -77,8 +77,10 @@ def command(
         raise click.UsageError("There is nothing to ask.")
     arguments = {"execution_service.kernel_mode": kernel}
     answers: list[str] = []
-    with TaskWeaverApp(project, arguments=arguments) as app:
-        runner = _make_runner(app, answers)
+    with TaskWeaverApp(project, arguments=arguments) as app, contextlib.ExitStack() as stack:
+        is_live = sys.stderr.isatty() and not Console(stderr=True).is_dumb_terminal
+        stack.enter_context(quiet_typing() if is_live else contextlib.nullcontext())
+        runner = _make_runner(app, answers, is_live=is_live)
         try:
             runner.files += [path.absolute() for path in files]
             runner.session.approval.mode = approve
@@ -91,11 +93,9 @@ def command(
     return EXIT_DONE if chat_round.state == "finished" else EXIT_FAILED
 
 
-def _make_runner(app: TaskWeaverApp, answers: list[str]) -> RequestRunner:
-    is_live = sys.stderr.isatty() and not Console(stderr=True).is_dumb_terminal
+def _make_runner(app: TaskWeaverApp, answers: list[str], *, is_live: bool) -> RequestRunner:
     encoding = sys.stderr.encoding
-    terminal = TerminalScreen(_STDERR, encoding)
-    screen = terminal if is_live else PlainScreen(_STDERR, encoding)
+    screen = TerminalScreen(_STDERR, encoding) if is_live else PlainScreen(_STDERR, encoding)
     transcript = Transcript(
         *screen.size(),
         Painter(is_live and config.wants_color()),
@@ -106,7 +106,6 @@ def _make_runner(app: TaskWeaverApp, answers: list[str]) -> RequestRunner:
         sessions_of(app),
         Display(screen, transcript, has_spinner=is_live),
         new_signals=SignalWatch,
-        quiet_typing=terminal.quiet_typing if is_live else contextlib.nullcontext,
         can_ask=False,
     )
 

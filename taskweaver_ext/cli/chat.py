@@ -98,7 +98,6 @@ def _chat_through_pipes(source: SessionSource) -> int:
         source,
         display,
         new_signals=SignalWatch,
-        quiet_typing=contextlib.nullcontext,
         can_ask=False,
     )
     try:

@@ -14,7 +14,7 @@ from taskweaver_ext.chat.console.prompt import Prompt, QuestionRefusedError
 from taskweaver_ext.chat.console.request_runner import RequestRunner
 from taskweaver_ext.chat.console.requests import Request, parse_request
 from taskweaver_ext.chat.console.rows import DIM, RED, Painter
-from taskweaver_ext.chat.console.screen import TerminalScreen
+from taskweaver_ext.chat.console.screen import TerminalScreen, quiet_typing
 from taskweaver_ext.chat.console.transcript import Transcript
 from taskweaver_ext.errors import TaskWeaverError
 
@@ -50,7 +50,6 @@ class ConsoleChat:
         self._prompt = Prompt(painter, history_path, completer)
         self._display = Display(screen, Transcript(*screen.size(), painter), self._prompt)
         self._source = source
-        self._screen = screen
         self._new_signals = new_signals
         self._runner: RequestRunner
         self._commands: Commands
@@ -58,12 +57,11 @@ class ConsoleChat:
 
     def run(self) -> int:
         """Chat until the person leaves; return the exit code."""
-        self._runner = RequestRunner(
-            self._source,
-            self._display,
-            new_signals=self._new_signals,
-            quiet_typing=self._screen.quiet_typing,
-        )
+        with quiet_typing():
+            return self._run()
+
+    def _run(self) -> int:
+        self._runner = RequestRunner(self._source, self._display, new_signals=self._new_signals)
         try:
             self._commands = Commands(self._runner, self._prompt)
             self._display.say(WELCOME, color=DIM)

@@ -41,14 +41,12 @@ class RequestRunner:
         display: Display,
         *,
         new_signals: Callable[[], StopSignals],
-        quiet_typing: Callable[[], contextlib.AbstractContextManager[None]],
         can_ask: bool = True,
     ) -> None:
         """Make the first session.
 
         Args:
             new_signals: Watches for Ctrl-C while a request is done.
-            quiet_typing: Keeps what is typed meanwhile from appearing.
             can_ask: Whether there is a person who answers questions.
         """
         self.source = source
@@ -58,7 +56,6 @@ class RequestRunner:
         self.is_asked_to_end = False
         """Whether a signal other than Ctrl-C has come."""
         self._new_signals = new_signals
-        self._quiet_typing = quiet_typing
         self._can_ask = can_ask
         self._stop_count = 0
         self._current: ChatSession | None = None
@@ -122,7 +119,7 @@ class RequestRunner:
         """Do something on the execution thread; Ctrl-C stops what the session does."""
         self._stop_count = 0
         self._current = session
-        with self._quiet_typing(), self._new_signals() as signals:
+        with self._new_signals() as signals:
             signals.pass_to(self._stop, self._suggest_killing, _PATIENCE_SECONDS)
             try:
                 result = self.display.run(do, lambda: self._stop(signal.SIGINT))

@@ -82,22 +82,6 @@ class TerminalScreen:
         self._live = []
         self._write(f"\x1b[H{_ERASE_BELOW}")
 
-    @contextlib.contextmanager
-    def quiet_typing(self) -> Iterator[None]:
-        """Keep what is typed from appearing in the middle of things; Ctrl-C still counts."""
-        if sys.platform == "win32" or not os.isatty(0):
-            yield
-            return
-        before = termios.tcgetattr(0)
-        quiet = termios.tcgetattr(0)
-        quiet[3] &= ~(termios.ECHO | termios.ICANON)
-        termios.tcsetattr(0, termios.TCSANOW, quiet)
-        try:
-            yield
-        finally:
-            with contextlib.suppress(termios.error):
-                termios.tcsetattr(0, termios.TCSANOW, before)
-
     def _redrawn(self, live: list[str], *, is_moved: bool) -> str:
         """Write over the old live rows, whose place may have moved."""
         if not live:
@@ -138,6 +122,26 @@ class PlainScreen:
 
     def clear(self) -> None:
         """Do nothing: printed is printed."""
+
+
+@contextlib.contextmanager
+def quiet_typing() -> Iterator[None]:
+    """Keep what is typed for the next prompt, without showing it in the middle of things.
+
+    Ctrl-C still counts.
+    """
+    if sys.platform == "win32" or not os.isatty(0):
+        yield
+        return
+    before = termios.tcgetattr(0)
+    quiet = termios.tcgetattr(0)
+    quiet[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(0, termios.TCSANOW, quiet)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(0, termios.TCSANOW, before)
 
 
 def write_all(descriptor: int, content: bytes) -> None:

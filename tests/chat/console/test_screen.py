@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen
+from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen, quiet_typing
 from tests.support.emulated_terminal import EmulatedScreen
 
 
@@ -105,7 +105,7 @@ def test_what_is_typed_meanwhile_does_not_appear_but_is_kept() -> None:
     saved = os.dup(0)
     os.dup2(theirs, 0)
     try:
-        with TerminalScreen(theirs).quiet_typing():
+        with quiet_typing():
             os.write(ours, b"typed")
             os.write(theirs, b"end")
             assert os.read(ours, 100) == b"end"
