@@ -15,7 +15,6 @@ from taskweaver_ext.errors import TaskWeaverError
 from taskweaver_ext.session import Session
 
 _COMPLETION_SECONDS = 2.0
-_DEMO_PLUGIN = "plugins/period_scan.yaml"
 
 
 def sessions_of(app: TaskWeaverApp) -> SessionSource:
@@ -43,7 +42,7 @@ def sessions_of(app: TaskWeaverApp) -> SessionSource:
 
 
 def _create_demo(app: TaskWeaverApp) -> tuple[ChatSession, Callable[[], None]]:
-    plugins = find_template()[_DEMO_PLUGIN].parent
+    plugins = find_template() / "plugins"
     demo = make_demo_app(plugins, app.config.app_base_dir)
     return demo.get_session(), demo.close
 

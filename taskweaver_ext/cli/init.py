@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 import click
 
-import taskweaver_ext
 from taskweaver_ext.config import FILE_NAME
 from taskweaver_ext.errors import ConfigError
 
 _DISTRIBUTION = "taskweaver_ext"
-_PLACE_IN_WHEEL = "share/taskweaver-ext/project/"
+_PLACE_IN_WHEEL = "share/taskweaver-ext/project"
 
 
 @click.command(short_help="Make a project folder that works.")
@@ -33,45 +34,39 @@ def command(folder: Path, project: Path | None, force: bool) -> None:
     if (target / FILE_NAME).exists() and not force:
         raise click.UsageError(f"{target} is a project already; --force puts its files back.")
     template = find_template()
-    for name, source in template.items():
+    for name in _files_in(template):
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, path)
-    click.echo(f"Made a project in {target} ({len(template)} files).")
+        shutil.copyfile(template / name, path)
+    click.echo(f"Made a project in {target}.")
     click.echo(f"Next: taskweaver-ext chat -p {target}")
 
 
-def find_template() -> dict[str, Path]:
-    """Return the files of the template by their name in a project.
+def find_template() -> Path:
+    """Return the folder that new projects are copies of.
 
-    They are in the data of the installed wheel, or beside the package in a checkout.
+    It is in the data of the installed wheel, or beside the package in a checkout.
 
     Raises:
-        ConfigError: The installation lacks them.
+        ConfigError: The installation lacks it.
     """
-    found = _in_wheel() or _in_checkout()
-    if FILE_NAME not in found:
-        raise ConfigError("The installation lacks its project template. Install it again.")
-    return found
+    for folder in _places():
+        if (folder / FILE_NAME).is_file():
+            return folder
+    raise ConfigError("The installation lacks its project template. Install it again.")
 
 
-def _in_wheel() -> dict[str, Path]:
-    try:
-        installed = files(_DISTRIBUTION) or []
-    except PackageNotFoundError:
-        return {}
-    found: dict[str, Path] = {}
-    for file in installed:
-        _, place, name = file.as_posix().partition(_PLACE_IN_WHEEL)
-        if place and "__pycache__" not in name:
-            found[name] = Path(str(file.locate()))
-    return found
+def _places() -> Iterator[Path]:
+    beside_package = Path(__file__).parent.parent.parent
+    with contextlib.suppress(PackageNotFoundError):
+        for file in files(_DISTRIBUTION) or ():
+            if file.as_posix().endswith(f"{_PLACE_IN_WHEEL}/{FILE_NAME}"):
+                yield Path(str(file.locate())).parent
+    yield beside_package / _PLACE_IN_WHEEL  # `pip install --target`
+    yield beside_package / "project"
 
 
-def _in_checkout() -> dict[str, Path]:
-    folder = Path(taskweaver_ext.__file__).parent.parent / "project"
-    return {
-        path.relative_to(folder).as_posix(): path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
-    }
+def _files_in(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield path.relative_to(folder).as_posix()

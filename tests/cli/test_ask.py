@@ -1,0 +1,169 @@
+"""One request from the command line, against a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.emulated_terminal import LIMIT_SECONDS, EmulatedTerminal
+from tests.support.model_server import HttpFailure, ModelServer, ScriptedAnswer, ScriptEntry
+
+PROGRAM = [sys.executable, "-m", "taskweaver_ext.cli.main"]
+
+
+def planner(message: str, to: str) -> ScriptedAnswer:
+    fields = {
+        "plan_reasoning": "why not",
+        "init_plan": "1. do it",
+        "plan": "1. do it",
+        "current_plan_step": "1. do it",
+        "stop": "Completed" if to == "User" else "InProcess",
+        "send_to": to,
+        "message": message,
+    }
+    return ScriptedAnswer(json.dumps({"response": fields}))
+
+
+def code(source: str) -> ScriptedAnswer:
+    fields = {"thought": "easy", "reply_type": "python", "reply_content": source}
+    return ScriptedAnswer(json.dumps({"response": fields}))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def configure(project: Path, server: ModelServer) -> None:
+    settings = {
+        "llm.api_type": "openai",
+        "llm.api_base": server.openai_url,
+        "llm.api_key": "secret-key",
+        "llm.model": "m",
+        "llm.max_retries": 0,
+    }
+    (project / "taskweaver_config.json").write_text(json.dumps(settings))
+
+
+def environ(project: Path) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    return {**kept, "HOME": str(project), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+
+
+def ask(project: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, "ask", *arguments, "-p", str(project)],
+        capture_output=True,
+        text=True,
+        env=environ(project),
+        timeout=LIMIT_SECONDS,
+        check=False,
+        input=str(options.get("input", "")),
+    )
+
+
+def test_the_answer_is_on_stdout_and_the_work_on_stderr(project: Path) -> None:
+    script: list[ScriptEntry] = [
+        planner("print seven", "CodeInterpreter"),
+        code("print('lucky', 7)"),
+        planner("It is **7**.", "User"),
+    ]
+    with ModelServer(script) as server:
+        configure(project, server)
+        done = ask(project, "what", "is", "lucky?")
+
+    assert done.stdout == "It is **7**.\n"
+    assert done.returncode == 0
+    for row in (
+        " ╭───< Planner >",
+        " ├─► [plan] 1. do it",
+        " ├─► [code] print('lucky', 7)",
+        " │   lucky 7",
+        " ├─► [execution_status] SUCCESS",
+        " ╰──● sending message to User",
+    ):
+        assert row in done.stderr.splitlines()
+    assert done.stderr.splitlines().count(" │   lucky 7") == 1
+    assert "secret-key" not in done.stdout + done.stderr
+
+
+def test_files_go_with_the_request_and_it_may_come_from_stdin(
+    project: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "numbers.csv"
+    data.write_text("1\n2\n")
+    with ModelServer([planner("I see", "User")]) as server:
+        configure(project, server)
+        done = ask(project, "-", "--file", str(data), input="look at it")
+
+    assert done.stdout == "I see\n"
+    told = json.dumps(server.requests[0].body)
+    assert "look at it" in told
+    assert "numbers.csv" in told
+
+
+def test_a_failed_task_is_exit_code_1_and_one_line_says_why(project: Path) -> None:
+    with ModelServer([HttpFailure(401, "bad key")]) as server:
+        configure(project, server)
+        done = ask(project, "anything")
+
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "error: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "secret-key" not in done.stderr
+
+
+def test_nothing_to_ask_is_misuse(project: Path) -> None:
+    assert ask(project, " ").returncode == 2
+
+
+def test_ctrl_c_stops_a_reply_that_never_ends(project: Path) -> None:
+    stalled = ScriptedAnswer(planner("never", "User").text[:60], ending="stall")
+    with ModelServer([stalled]) as server:
+        configure(project, server)
+        process = subprocess.Popen(
+            [*PROGRAM, "ask", "anything", "-p", str(project)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environ(project),
+        )
+        server.wait_for_request()
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=LIMIT_SECONDS)
+
+    assert process.returncode == 130
+    assert stdout == ""
+    assert "[Cancelled]" in stderr
+
+
+def test_on_a_terminal_code_is_seen_as_it_is_written_and_the_answer_is_drawn(
+    project: Path,
+) -> None:
+    script: list[ScriptEntry] = [
+        planner("go", "CodeInterpreter"),
+        code("for n in range(3):\n    print('n', n)"),
+        planner("# Result\n\n**fine**", "User"),
+    ]
+    with ModelServer(script) as server:
+        configure(project, server)
+        with EmulatedTerminal(
+            [*PROGRAM, "ask", "count", "-p", str(project)], cwd=project, environ=environ(project)
+        ) as terminal:
+            exit_code = terminal.wait()
+            lines = terminal.screen.all_lines
+
+    assert exit_code == 0
+    start = lines.index(" ├─► [code]")
+    assert lines[start + 1 : start + 3] == [" │   for n in range(3):", " │       print('n', n)"]
+    assert b"\x1b[35mfor\x1b[0m" in terminal.screen.received
+    assert any("Result" in line for line in lines[-6:])
+    assert not any("**" in line for line in lines)
+    assert terminal.screen.has_cursor
