@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from taskweaver_ext.errors import KernelStartError
 
-_BIN = "Scripts" if os.name == "nt" else "bin"
+_BIN, _PYTHON = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
+_MANAGED = Path(".taskweaver") / "python-env"
+"""Beneath the user's home: an environment kept for kernels, used if somebody made it."""
 
 
 def find_python(configured: str | None, cwd: Path, environment: dict[str, str]) -> str:
-    """The configured Python, else the active or the folder's virtual environment, else ours."""
+    """The interpreter that is configured, else the nearest one.
+
+    The active virtual environment comes first, then one in the working directory, then
+    `~/.taskweaver/python-env`, then the interpreter we run on if it can run kernels, and
+    last the `python3` of the path.
+    """
     if configured is not None:
         return configured
     homes = [environment.get("VIRTUAL_ENV"), cwd / ".venv", cwd / "venv"]
+    if user_home := environment.get("HOME") or environment.get("USERPROFILE"):
+        homes.append(Path(user_home) / _MANAGED)
     for home in homes:
-        if home and (python := Path(home) / _BIN / "python").exists():
+        if home and (python := Path(home) / _BIN / _PYTHON).exists():
             return str(python)
-    return sys.executable
+    if importlib.util.find_spec("ipykernel") is not None:
+        return sys.executable
+    path = environment.get("PATH", os.defpath)
+    return shutil.which("python3", path=path) or shutil.which("python", path=path) or sys.executable
 
 
 def environment_of(python: str, environment: dict[str, str]) -> dict[str, str]:
