@@ -22,6 +22,14 @@ def describe_start_failure(error: OSError | ValueError) -> str:
     return exec_error(f"Cannot start the process: {error}", "EINVAL")
 
 
+def absolute(path: str | Path | None) -> Path:
+    """A working directory as an absolute path; by default ours, even if that has been removed."""
+    try:
+        return Path(path or "").absolute()
+    except OSError:
+        return Path(path or "")
+
+
 def explain_working_directory(cwd: Path) -> str | None:
     """What is wrong with a working directory; None when nothing is."""
     if not cwd.exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import tempfile
 import uuid
 from pathlib import Path
@@ -11,6 +12,12 @@ from taskweaver_ext.ces.audit import AuditLog
 from taskweaver_ext.ces.calling import OnEvent, OnOutput, RecordedRun
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES, OutputSink
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, Notice
+from taskweaver_ext.errors import SessionError
+
+CLOSE_SECONDS = 10.0
+"""How long closing waits for callers whose functions hang."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
 
 _log = logging.getLogger(__name__)
 
@@ -53,8 +60,14 @@ class RunRecords:
         cwd: str = "",
         has_stdin: bool = False,
     ) -> RecordedRun:
-        """A run to be filled; the audit log has its start."""
+        """A run to be filled; the audit log has its start.
+
+        Raises:
+            SessionError: The id cannot be the name of a file.
+        """
         run_id = ExecutionId(execution_id or f"exec-{uuid.uuid4().hex[:12]}")
+        if not _NAME.fullmatch(run_id):
+            raise SessionError(f"{run_id!r} cannot name an execution: it is used as a file name.")
         sink = OutputSink(
             self.folder,
             run_id,

@@ -14,10 +14,11 @@ from pathlib import Path
 from taskweaver_ext.ces.audit import AuditLog
 from taskweaver_ext.ces.calling import OnEvent, OnOutput
 from taskweaver_ext.ces.child_environment import child_environment
+from taskweaver_ext.ces.exec_errors import absolute
 from taskweaver_ext.ces.late_output import LateOutputs, OnLateOutput
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES
 from taskweaver_ext.ces.results import ExecutionResult
-from taskweaver_ext.ces.run_records import RunRecords
+from taskweaver_ext.ces.run_records import CLOSE_SECONDS, RunRecords
 from taskweaver_ext.ces.shell_reader import ShellCommand, ShellReader, ShellSettings
 from taskweaver_ext.errors import SessionError
 
@@ -57,7 +58,7 @@ class ShellExecutor:
                 on a thread of ours.
         """
         self._settings = ShellSettings(
-            cwd=Path(cwd or Path.cwd()).absolute(),
+            cwd=absolute(cwd),
             environment=child_environment(env),
             init_script=init_script,
             max_output_bytes=max_output_bytes,
@@ -116,7 +117,7 @@ class ShellExecutor:
             except BaseException:
                 # The caller's thread was interrupted: its command must not run on unseen.
                 reader.request_stop("interrupt")
-                command.has_ended.wait()
+                command.has_ended.wait(CLOSE_SECONDS)
                 run.abandon()
                 raise
             finally:
@@ -140,9 +141,12 @@ class ShellExecutor:
             reader = self._reader
         if reader is not None:
             reader.stop()
-        with self._turn:  # whoever waited for the last command has its result
-            self._late_outputs.close()
-            self._records.close()
+        # Whoever waited for the last command is to have its result.
+        has_turn = self._turn.acquire(timeout=CLOSE_SECONDS)
+        self._late_outputs.close()
+        self._records.close()
+        if has_turn:
+            self._turn.release()
 
     def _started_reader(self) -> ShellReader:
         with self._lock:

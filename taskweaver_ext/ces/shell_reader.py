@@ -210,6 +210,7 @@ class ShellReader(threading.Thread):
             sent = bash.send(command.code, command.stdin)
         except OSError as failure:
             return describe_start_failure(failure)
+        command.run.say(StatusChanged(execution_id=command.run.id, status="running"))
         output = CommandOutput(sent, command.run, self._take_late, self._settings.max_output_bytes)
         self._follow(bash, command, sent, output, deadline)
         if output.has_replaced:
@@ -234,6 +235,9 @@ class ShellReader(threading.Thread):
                 self._decide_to_stop(command, deadline)
                 if command.stop_reason is not None and sent.has_started:
                     stopping = CommandStop(bash, sent)
+                    command.run.say(
+                        StatusChanged(execution_id=command.run.id, status="interrupting")
+                    )
             if stopping is not None:
                 stopping.take_next_step(is_kill=command.stop_reason == "kill")
             self._wait(sent, stopping.next_step_at if stopping is not None else deadline)

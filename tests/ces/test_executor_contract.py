@@ -13,7 +13,12 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.events import ExecutionEvent, ExecutionFinished, OutputProduced
+from taskweaver_ext.ces.events import (
+    ExecutionEvent,
+    ExecutionFinished,
+    OutputProduced,
+    StatusChanged,
+)
 from taskweaver_ext.ces.registry import Executor, ExecutorRegistry
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.errors import SessionError
@@ -213,6 +218,7 @@ def test_events_tell_the_output_and_end_with_the_end(subject: Subject) -> None:
         if isinstance(event, OutputProduced) and event.stream == "stdout"
     )
     assert said == "out\n"
+    assert events[0] == StatusChanged(execution_id=result.execution_id, status="running")
     assert isinstance(events[-1], ExecutionFinished)
     assert events[-1].status is ExecutionStatus.SUCCESS
     assert {event.execution_id for event in events} == {result.execution_id}
@@ -313,6 +319,11 @@ def test_an_execution_has_the_id_it_was_given(subject: Subject) -> None:
     result = execute(subject, subject.code.both_streams, execution_id="mine")
 
     assert result.execution_id == "mine"
+
+
+def test_an_id_that_is_no_name_of_a_file_is_refused(subject: Subject) -> None:
+    with pytest.raises(SessionError, match="cannot name an execution"):
+        execute(subject, subject.code.both_streams, execution_id="../elsewhere")
 
 
 def test_every_execution_is_in_the_audit_log(subject: Subject) -> None:

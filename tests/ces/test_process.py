@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -252,12 +253,13 @@ def test_input_that_nobody_reads_is_no_problem(bash: ProcessExecutor) -> None:
 
 
 def test_usage_is_known(python: ProcessExecutor) -> None:
-    result = python.execute("x = bytearray(300_000_000)")
+    ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    result = python.execute(f"x = bytearray({ours} + 100_000_000)")
 
     assert result.usage.cpu_seconds is not None
     assert result.usage.cpu_seconds > 0
     assert result.usage.peak_memory_bytes is not None
-    assert result.usage.peak_memory_bytes > 300_000_000
+    assert result.usage.peak_memory_bytes > ours + 100_000_000
 
 
 def test_a_hundred_runs_at_once_each_have_their_own_output(python: ProcessExecutor) -> None:
@@ -402,6 +404,16 @@ def test_an_interrupted_caller_leaves_no_program_behind(bash: ProcessExecutor) -
         bash.execute("echo $$; sleep 1000", on_output=interrupt)
 
     assert has_ended(pids[0])
+
+
+def test_a_working_directory_that_was_removed_is_no_exception(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bash: ProcessExecutor
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+
+    assert stdout_of(bash.execute("echo hi")) == "hi\n"
 
 
 def test_closing_ends_what_runs_and_removes_what_is_ours() -> None:

@@ -200,7 +200,8 @@ def test_a_command_that_ends_the_shell_says_that_its_state_is_gone(
     assert "".join(after.stdout) == "[]\n"
     assert kinds(after) == ["restarted"]
     assert after.variables_survived
-    assert [event.status for event in events if isinstance(event, StatusChanged)] == ["restarted"]
+    statuses = [event.status for event in events if isinstance(event, StatusChanged)]
+    assert statuses == ["restarted", "running"]
     assert kinds(run(shell, "true")) == []
 
 

@@ -157,9 +157,9 @@ def test_events_are_lines_of_json(run: Callable[..., Any]) -> None:
     done = run("bash", "-c", "echo hi; exit 3", "--json")
 
     events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [event["event"] for event in events] == ["output", "finished"]
-    assert (events[0]["stream"], events[0]["text"]) == ("stdout", "hi\n")
-    assert (events[1]["status"], events[1]["exit_code"]) == ("error", 3)
+    assert [event["event"] for event in events] == ["status", "output", "finished"]
+    assert (events[1]["stream"], events[1]["text"]) == ("stdout", "hi\n")
+    assert (events[2]["status"], events[2]["exit_code"]) == ("error", 3)
     assert (done.returncode, done.stderr) == (3, b"")
 
 
