@@ -1,0 +1,184 @@
+"""The agent in the chat: approval, context, and what happens when things go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.emulated_terminal import EmulatedTerminal
+from tests.support.model_server import ModelServer, ScriptedAnswer, ScriptEntry
+
+PROMPT = "You ▸"
+
+
+def planner(message: str, to: str = "CodeInterpreter") -> ScriptedAnswer:
+    fields = {
+        "plan": "1. do it",
+        "current_plan_step": "1. do it",
+        "stop": "Completed" if to == "User" else "InProcess",
+        "send_to": to,
+        "message": message,
+    }
+    return ScriptedAnswer(json.dumps({"response": fields}))
+
+
+def code(source: str, language: str = "python") -> ScriptedAnswer:
+    fields = {"thought": "easy", "reply_type": language, "reply_content": source}
+    return ScriptedAnswer(json.dumps({"response": fields}))
+
+
+@contextmanager
+def chatting(
+    project: Path, script: Sequence[ScriptEntry]
+) -> Iterator[tuple[EmulatedTerminal, ModelServer]]:
+    """A chat with a model that follows a script, at its prompt."""
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    variables = {**kept, "HOME": str(project), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    with ModelServer(script) as server:
+        settings = {"llm.api_base": server.openai_url, "llm.api_key": "k", "llm.max_retries": 0}
+        (project / "taskweaver_config.json").write_text(json.dumps(settings))
+        arguments = [sys.executable, "-m", "taskweaver_ext.cli.main", "chat"]
+        with EmulatedTerminal(arguments, cwd=project, environ=variables, rows=40) as chat:
+            chat.wait_for(PROMPT)
+            yield chat, server
+            if chat.process.poll() is None:
+                chat.process.send_signal(signal.SIGTERM)
+                chat.wait()
+
+
+def test_shell_code_runs_only_when_approved(tmp_path: Path) -> None:
+    script = [
+        planner("say hello"),
+        code("echo hello from shell", "bash"),
+        planner("Said hello.", "User"),
+    ]
+    with chatting(tmp_path, script) as (chat, _):
+        chat.press("say hello\r")
+        chat.wait_for("Run it? [y]es, [n]o, [e]dit:")
+        assert any("1  echo hello from shell" in line for line in chat.screen.all_lines)
+        assert not any("│   hello from shell" in line for line in chat.screen.all_lines)
+
+        chat.press("y\r")
+
+        chat.wait_for(" │   hello from shell")
+        chat.wait_for("Said hello.")
+
+
+def test_code_can_be_edited_before_it_runs(tmp_path: Path) -> None:
+    script = [
+        planner("say hello"),
+        code("echo dangerous", "bash"),
+        planner("Done.", "User"),
+    ]
+    with chatting(tmp_path, script) as (chat, _):
+        chat.press("say hello\r")
+        chat.wait_for("Run it?")
+        chat.press("e\r")
+        chat.wait_for("Alt-Enter runs it")
+
+        chat.press("\x15echo harm''less\x1b\r")
+
+        chat.wait_for(" │   harmless")
+        chat.wait_for("Done.")
+        assert not any("│   dangerous" in line for line in chat.screen.all_lines)
+
+
+def test_what_is_refused_does_not_run_and_the_agent_is_told(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    script = [
+        planner("make a mark"),
+        code(f"touch {mark}", "bash"),
+        planner("As you wish.", "User"),
+        planner("As you wish.", "User"),
+    ]
+    with chatting(tmp_path, script) as (chat, server):
+        chat.press("make a mark\r")
+        chat.wait_for("Run it?")
+        chat.press("n\r")
+        chat.wait_for(PROMPT, times=2)
+
+        assert not mark.exists()
+        assert "does not want" in json.dumps(server.requests[-1].body)
+
+
+def test_approval_of_everything_and_patterns_that_are_always_allowed(tmp_path: Path) -> None:
+    script = [
+        planner("two things"),
+        code("print('python', 'asked')"),
+        planner("and now shell"),
+        code("echo allowed always", "bash"),
+        planner("Done.", "User"),
+    ]
+    with chatting(tmp_path, script) as (chat, _):
+        chat.press("/approve ask 'echo *'\r")
+        chat.wait_for("Always allowed: echo *")
+        chat.press("go\r")
+        chat.wait_for("Run it?")
+        chat.press("y\r")
+
+        chat.wait_for(" │   python asked")
+        chat.wait_for(" │   allowed always")
+        chat.wait_for("Done.")
+        assert sum("Run it?" in line for line in chat.screen.all_lines) == 1
+
+
+def test_what_people_run_is_told_to_the_agent_only_with_auto_on(tmp_path: Path) -> None:
+    script = [planner("First.", "User"), planner("Second.", "User"), planner("Third.", "User")]
+    with chatting(tmp_path, script) as (chat, server):
+        chat.press("> print('kept', 'private')\r")
+        chat.wait_for("kept private")
+        chat.press("/auto on\r")
+        chat.wait_for("told to the agent")
+        chat.press("> print('shared', 'openly')\r")
+        chat.wait_for("in the agent's context")
+        chat.press("one\r")
+        chat.wait_for("First.")
+        chat.press("two\r")
+        chat.wait_for("Second.")
+        chat.press("/context clear\r")
+        chat.wait_for("has forgotten")
+        chat.press("three\r")
+        chat.wait_for("Third.")
+
+        first, second, third = (json.dumps(request.body) for request in server.requests)
+
+    assert "shared openly" in first
+    assert "kept private" not in first
+    assert "shared openly" in second, "it is part of the conversation"
+    assert "shared openly" not in third
+    assert "First." not in third
+
+
+def test_ctrl_c_stops_a_reply_and_the_chat_goes_on(tmp_path: Path) -> None:
+    stalled = ScriptedAnswer(planner("never", "User").text[:40], ending="stall")
+    with chatting(tmp_path, [stalled, planner("Here I am.", "User")]) as (chat, server):
+        chat.press("hello\r")
+        server.wait_for_request()
+        chat.wait_for("Ctrl-C stops")
+
+        chat.press("\x03")
+
+        chat.wait_for("[Cancelled]")
+        assert server.client_left.wait(10)
+        chat.press("again\r")
+        chat.wait_for("Here I am.")
+
+
+def test_a_kernel_killed_in_a_round_is_told_and_the_chat_goes_on(tmp_path: Path) -> None:
+    script = [
+        planner("die"),
+        code("import os; os.kill(os.getpid(), 9)"),
+        code("print('alive', 'again')"),
+        planner("It works again.", "User"),
+    ]
+    with chatting(tmp_path, script) as (chat, _):
+        chat.press("die\r")
+
+        chat.wait_for("[execution_status] DIED")
+        chat.wait_for(" │   alive again")
+        chat.wait_for("It works again.")
