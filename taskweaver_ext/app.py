@@ -24,7 +24,7 @@ from taskweaver_ext.llm.chat_model import ChatModel
 from taskweaver_ext.llm.factory import create_chat_model
 from taskweaver_ext.llm.model_settings import ModelSettings
 from taskweaver_ext.plugins.registry import PluginRegistry
-from taskweaver_ext.roles.code_interpreter.code_generator import ReplyForm
+from taskweaver_ext.roles.prompts import ReplyForm
 from taskweaver_ext.roles.role import RoleRegistry
 from taskweaver_ext.session import Session, SessionParts
 
@@ -175,7 +175,7 @@ class TaskWeaverApp:
             config: Settings that win over all others, by name.
             arguments: Settings from a command line.
             model: Used instead of the one that is set, for demonstrations and tests.
-            reply_form: How the model of the code interpreter replies.
+            reply_form: How the model replies.
 
         Raises:
             ConfigError: Some settings cannot be used.

@@ -27,7 +27,6 @@ from taskweaver_ext.llm.chat_model import ChatModel
 from taskweaver_ext.plugins.registry import PluginRegistry
 from taskweaver_ext.roles.cancellation import Cancellation, RoundCancelledError
 from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
-from taskweaver_ext.roles.code_interpreter.code_generator import ReplyForm
 from taskweaver_ext.roles.code_interpreter.code_interpreter import CodeInterpreter
 from taskweaver_ext.roles.code_interpreter.result_text import (
     artifact_paths,
@@ -35,6 +34,7 @@ from taskweaver_ext.roles.code_interpreter.result_text import (
     status_name,
 )
 from taskweaver_ext.roles.planner.planner import Planner
+from taskweaver_ext.roles.prompts import ReplyForm
 from taskweaver_ext.roles.role import (
     USER,
     Memory,
@@ -236,7 +236,8 @@ class Session:
                 workers.append(role_class(entry, self._context))
         roles = list(workers)
         if has_planner:
-            roles.insert(0, Planner(parts.roles.get("planner"), self._context, workers))
+            entry = parts.roles.get("planner")
+            roles.insert(0, Planner(entry, self._context, workers, parts.reply_form))
         elif len(workers) != 1:
             raise ConfigError("session.roles needs the planner, or exactly one other role.")
         return {role.alias: role for role in roles}

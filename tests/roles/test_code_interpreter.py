@@ -11,7 +11,7 @@ from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.approval import Approval, ApprovalAnswer, ApprovalRequest
 from taskweaver_ext.conversation import AttachmentType, Round
 from taskweaver_ext.llm.scripted import ScriptedModel, ScriptEntry
-from taskweaver_ext.roles.code_interpreter.code_generator import ReplyForm
+from taskweaver_ext.roles.prompts import ReplyForm
 from tests.support.conversations import Listener, answer, attached, code, plan
 
 DECISION = {
@@ -267,8 +267,10 @@ def test_plugins_are_listed_loaded_and_heard_live(tmp_path: Path) -> None:
         "    def __call__(self, gate):\n"
         "        print('begun', end='')\n"
         "        self.ctx.log('info', 'steps', 'half way')\n"
-        "        while not pathlib.Path(gate).exists():\n"
+        "        limit = time.monotonic() + 20\n"
+        "        while not pathlib.Path(gate).exists() and time.monotonic() < limit:\n"
         "            time.sleep(0.01)\n"
+        "        assert pathlib.Path(gate).exists()\n"
         "        self.log('error', 'too heavy')\n"
         "        return '5' + self.config['unit']\n"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 
 from taskweaver_ext.ces.contract import list_files
 from taskweaver_ext.conversation import Attachment, AttachmentType, Post, Round
@@ -19,10 +19,8 @@ from taskweaver_ext.roles.code_interpreter.generated import GeneratedCode, Gener
 from taskweaver_ext.roles.code_interpreter.json_form import JsonForm
 from taskweaver_ext.roles.correction import UnusableReplyError, rejected_messages
 from taskweaver_ext.roles.history import History
-from taskweaver_ext.roles.prompts import fill, load_examples, load_prompt
+from taskweaver_ext.roles.prompts import ReplyForm, fill, load_examples, load_prompt
 from taskweaver_ext.roles.role import PLANNER, USER, Memory, RoleContext
-
-ReplyForm: TypeAlias = Literal["json", "channels"]
 
 MAX_LISTED_FILES = 30
 

@@ -22,8 +22,20 @@ from taskweaver_ext.roles.correction import (
 )
 from taskweaver_ext.roles.history import History
 from taskweaver_ext.roles.live_fields import LiveFields
-from taskweaver_ext.roles.prompts import as_reply, fill, load_examples, load_prompt, reply_schema
-from taskweaver_ext.roles.reply_json import ReplyFieldStream, parse_reply
+from taskweaver_ext.roles.planner.planner_reply import (
+    ATTACHMENTS,
+    FIELDS,
+    FORM_NAMES,
+    PlannerReading,
+    written,
+)
+from taskweaver_ext.roles.prompts import (
+    ReplyForm,
+    fill,
+    load_examples,
+    load_prompt,
+    reply_schema,
+)
 from taskweaver_ext.roles.role import USER, Memory, Role, RoleContext, RoleEntry
 
 MAX_CORRECTIONS = 3
@@ -36,14 +48,6 @@ STOP_STATES = (
     "SecurityRisks",
     "TaskFailure",
 )
-_ATTACHMENTS = {
-    "plan_reasoning": AttachmentType.plan_reasoning,
-    "init_plan": AttachmentType.init_plan,
-    "plan": AttachmentType.plan,
-    "current_plan_step": AttachmentType.current_plan_step,
-    "stop": AttachmentType.stop,
-}
-_FIELDS = (*_ATTACHMENTS, "send_to", "message")
 _DESCRIPTIONS = {
     "plan_reasoning": "Why the plan is as it is, and what the last report means for it.",
     "init_plan": "The first draft: numbered steps, one per line.",
@@ -59,9 +63,14 @@ class Planner(Role):
     """Plan, hand out steps, and answer the user."""
 
     def __init__(
-        self, entry: RoleEntry, context: RoleContext, workers: Sequence[Role] = ()
+        self,
+        entry: RoleEntry,
+        context: RoleContext,
+        workers: Sequence[Role] = (),
+        reply_form: ReplyForm = "json",
     ) -> None:
         super().__init__(entry, context)
+        self._reply_form: ReplyForm = reply_form
         settings = context.config.planner
         self._workers = tuple(workers)
         self._caller = ModelCaller(context, settings.llm_alias, "planner")
@@ -79,36 +88,33 @@ class Planner(Role):
     def reply(self, memory: Memory) -> Post:
         """Say what happens next: to a worker, or to the user."""
         with speaking(self) as post:
-            live = LiveFields(post, _ATTACHMENTS, "message")
-            reply = self._ask(memory, post, live)
+            live = LiveFields(post, ATTACHMENTS, "message")
+            reading = PlannerReading(live, self._reply_form)
+            reply = self._ask(memory, post, reading)
             try:
-                fields = self._read(reply, memory)
+                fields = self._read(reply, reading.finish(), memory)
             except UnusableReplyError as problem:
                 return self._ask_again(post, reply, str(problem), memory)
             live.settle(fields)
             post.update_send_to(fields["send_to"])
             return post.end()
 
-    def _ask(self, memory: Memory, post: PostEventProxy, live: LiveFields) -> ModelReply:
-        stream = ReplyFieldStream(_FIELDS)
-
-        def show(text: str) -> None:
-            for piece in stream.feed(text):
-                live.add(piece.name, piece.text)
-
+    def _ask(self, memory: Memory, post: PostEventProxy, reading: PlannerReading) -> ModelReply:
         rounds = memory.rounds_of(self.alias)
-        schema = self._schema()
-        messages = self._history.messages(self._head(schema), rounds, self._render, post)
+        head = self._head()
+        schema = self._schema() if self._reply_form == "json" else None
+        messages = self._history.messages(head, rounds, self._render, post)
         try:
-            return self._caller.ask(messages, post, schema=schema, on_text=show)
+            return self._caller.ask(messages, post, schema=schema, on_text=reading.feed)
         except ContextTooLongError:
             self._history.shrink()
-            messages = self._history.messages(self._head(schema), rounds, self._render, post)
-            return self._caller.ask(messages, post, schema=schema, on_text=show)
+            messages = self._history.messages(head, rounds, self._render, post)
+            return self._caller.ask(messages, post, schema=schema, on_text=reading.feed)
 
-    def _read(self, reply: ModelReply, memory: Memory) -> dict[str, str]:
+    def _read(
+        self, reply: ModelReply, fields: dict[str, str] | None, memory: Memory
+    ) -> dict[str, str]:
         """Return the fields of a usable reply; raises UnusableReplyError."""
-        fields = parse_reply(reply.text, _FIELDS)
         if fields is None:
             what = "The reply is empty." if not reply.text.strip() else "The reply is no JSON."
             raise UnusableReplyError(reply.problem or what)
@@ -151,12 +157,13 @@ class Planner(Role):
         post.update_send_to(self.alias)
         return post.end()
 
-    def _head(self, schema: dict[str, Any]) -> list[Message]:
+    def _head(self) -> list[Message]:
         intros = (f"## {worker.alias}\n{worker.intro}" for worker in self._workers)
         values = {
+            "response_form": self._prompt.get(FORM_NAMES[self._reply_form], ""),
             "environment_context": f"{datetime.datetime.now():%A, %Y-%m-%d %H:%M}.",
             "worker_intro": "\n\n".join(intros),
-            "response_json_schema": json.dumps(schema),
+            "response_json_schema": json.dumps(self._schema()),
         }
         system = Message("system", fill(self._prompt["instruction_template"], values))
         if not self._examples:
@@ -166,7 +173,7 @@ class Planner(Role):
 
     def _schema(self) -> dict[str, Any]:
         properties: dict[str, Any] = {
-            name: {"type": "string", "description": _DESCRIPTIONS[name]} for name in _FIELDS
+            name: {"type": "string", "description": _DESCRIPTIONS[name]} for name in FIELDS
         }
         properties["stop"]["enum"] = list(STOP_STATES)
         properties["send_to"]["enum"] = [*(worker.alias for worker in self._workers), USER]
@@ -180,7 +187,7 @@ class Planner(Role):
                     text = f"From: {post.send_from}\nMessage: {post.message}"
                     messages.append(Message("user", text))
                 elif post.send_to != self.alias:
-                    messages.append(Message("assistant", as_reply(_fields_of(post))))
+                    messages.append(Message("assistant", written(post, self._reply_form)))
                 elif one is rounds[-1]:
                     messages += rejected_messages(post)
             if one.state == "failed":
@@ -193,12 +200,3 @@ def _stop_state(text: str) -> str:
         if state.lower() == text.strip().lower():
             return state
     return ""
-
-
-def _fields_of(post: Post) -> dict[str, str]:
-    fields = {
-        name: attachment.content
-        for name, kind in _ATTACHMENTS.items()
-        for attachment in post.get_attachment(kind)[-1:]
-    }
-    return {**fields, "send_to": post.send_to, "message": post.message}

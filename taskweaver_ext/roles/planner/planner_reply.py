@@ -1,0 +1,81 @@
+"""The planner's replies: one JSON object, or a channel of thoughts and one with the object."""
+
+from __future__ import annotations
+
+from taskweaver_ext.conversation import AttachmentType, Post
+from taskweaver_ext.roles.live_fields import LiveFields
+from taskweaver_ext.roles.prompts import ReplyForm, as_reply
+from taskweaver_ext.roles.reply_json import ReplyFieldStream, parse_reply
+from taskweaver_ext.streaming.channels import ChannelEvent, ChannelParser
+
+ATTACHMENTS = {
+    "plan_reasoning": AttachmentType.plan_reasoning,
+    "init_plan": AttachmentType.init_plan,
+    "plan": AttachmentType.plan,
+    "current_plan_step": AttachmentType.current_plan_step,
+    "stop": AttachmentType.stop,
+}
+FIELDS = (*ATTACHMENTS, "send_to", "message")
+FORM_NAMES: dict[ReplyForm, str] = {"json": "json_form", "channels": "channel_form"}
+"""Which text of the prompt file describes a form."""
+
+_THINKING, _DECISION = "thinking", "ReactDecisionOutV2"
+
+
+class PlannerReading:
+    """One reply as it arrives, in either form."""
+
+    def __init__(self, live: LiveFields, reply_form: ReplyForm) -> None:
+        self._live = live
+        self._parser = ChannelParser((_THINKING, _DECISION)) if reply_form == "channels" else None
+        self._fields = ReplyFieldStream(FIELDS)
+        self._thinking = ""
+        self._decision = ""
+
+    def feed(self, text: str) -> None:
+        """Show the next piece of the reply."""
+        if self._parser is None:
+            self._take_json(text)
+        else:
+            for event in self._parser.feed(text):
+                self._take(event)
+
+    def finish(self) -> dict[str, str] | None:
+        """Return the fields of the whole reply; None when it has none."""
+        if self._parser is not None:
+            for event in self._parser.close():
+                self._take(event)
+        fields = parse_reply(self._decision, FIELDS)
+        if fields is not None and self._thinking:
+            fields["plan_reasoning"] = self._thinking
+        return fields
+
+    def _take(self, event: ChannelEvent) -> None:
+        if event.channel == _THINKING:
+            self._thinking += event.text
+            self._live.add("plan_reasoning", event.text)
+        else:  # the decision, or an object without the channel around it
+            self._take_json(event.text)
+
+    def _take_json(self, text: str) -> None:
+        self._decision += text
+        for piece in self._fields.feed(text):
+            if piece.name != "plan_reasoning" or not self._thinking:
+                self._live.add(piece.name, piece.text)
+
+
+def written(post: Post, reply_form: ReplyForm) -> str:
+    """Return what the model had written for a post."""
+    fields = {
+        name: attachment.content
+        for name, kind in ATTACHMENTS.items()
+        for attachment in post.get_attachment(kind)[-1:]
+    }
+    fields |= {"send_to": post.send_to, "message": post.message}
+    if reply_form == "json":
+        return as_reply(fields)
+    thinking = fields.pop("plan_reasoning", "")
+    return (
+        f"<channel:{_THINKING}>{thinking}</channel:{_THINKING}>\n"
+        f"<channel:{_DECISION}>{as_reply(fields)}</channel:{_DECISION}>"
+    )
