@@ -9,14 +9,13 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from injector import Injector, Module, provider, singleton
 
 from taskweaver_ext import config as configuration
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.kernels.container_description import ContainerSettings
 from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.config import Config
 from taskweaver_ext.errors import ConfigError, SessionError
@@ -27,6 +26,9 @@ from taskweaver_ext.plugins.registry import PluginRegistry
 from taskweaver_ext.roles.prompts import ReplyForm
 from taskweaver_ext.roles.role import RoleRegistry
 from taskweaver_ext.session import Session, SessionParts
+
+if TYPE_CHECKING:
+    from taskweaver_ext.ces.kernels.container_description import ContainerSettings
 
 NO_MODEL = """\
 No model is set, so nobody can answer. Put one of these into taskweaver_config.json:
@@ -108,12 +110,9 @@ class _Parts(Module):
     @provider
     def provide_environment(self, config: Config) -> Environment:
         service = config.execution_service
-        image = service.custom_image
-        self.environment = Environment(
-            service.env_dir,
-            EnvMode(service.kernel_mode),
-            container=ContainerSettings(image=image) if image else None,
-        )
+        container = _container_settings(service.custom_image) if service.custom_image else None
+        mode = EnvMode(service.kernel_mode)
+        self.environment = Environment(service.env_dir, mode, container=container)
         return self.environment
 
     @singleton
@@ -250,6 +249,13 @@ class TaskWeaverApp:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _container_settings(image: str) -> ContainerSettings:
+    # Only who runs containers pays for their machinery.
+    from taskweaver_ext.ces.kernels.container_description import ContainerSettings
+
+    return ContainerSettings(image=image)
 
 
 def _new_session_id() -> str:
