@@ -59,13 +59,15 @@ class Flooded:
 
 def measure_flood_memory(bench: Bench) -> Iterator[Row]:
     """How much memory a flood takes, in the client and in the kernel, at its peak."""
-    floods = [short_prints(1_000_000), one_character_writes(1_000_000), large_writes(100)]
-    for flood in floods:
-        is_large = flood is floods[-1]
-        names = (OURS, RAW, NBCLIENT) if is_large or not bench.sizes.is_quick else (OURS,)
-        yield from _growth_rows(flood, names)
-        if is_large or not bench.sizes.is_quick:
-            yield from _growth_rows(flood, (OURS,), _SLOW_CALL_SECONDS)
+    yield from _growth_rows(short_prints(1_000_000), (OURS,))
+    large = large_writes(100)
+    if bench.sizes.is_quick:
+        yield from _growth_rows(large, (OURS, RAW))
+    else:
+        yield from _growth_rows(large, (OURS, RAW, NBCLIENT))
+        yield from _growth_rows(one_character_writes(1_000_000), (OURS,))
+        yield from _growth_rows(short_prints(1_000_000), (OURS,), _SLOW_CALL_SECONDS)
+    yield from _growth_rows(large, (OURS,), _SLOW_CALL_SECONDS)
 
 
 def _growth_rows(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
-import inspect
 import os
 import random
 import signal
@@ -13,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from scripts.benchmarks.bench import Bench, SkippedError, at_once
+from scripts.benchmarks.bench import Bench, at_once
 from scripts.benchmarks.peers import (
     MakePeer,
     NbclientPeer,
@@ -27,7 +26,6 @@ from scripts.benchmarks.peers import (
 )
 from scripts.benchmarks.processes import descendants, proportional_bytes
 from scripts.benchmarks.rows import NBCLIENT, OURS, RAW, Row, at_least, at_most, interleave
-from taskweaver_ext import Environment
 
 _KERNELS = 8
 _PRELOADS = ("numpy", "pandas")
@@ -80,8 +78,6 @@ def measure_start(bench: Bench) -> Iterator[Row]:
 
 def measure_spare(bench: Bench) -> Iterator[Row]:
     """The same where a spare kernel waits to be used."""
-    if "spare_kernels" not in inspect.signature(Environment).parameters:
-        raise SkippedError("Environment has no setting spare_kernels")
     with bench.make_environment(spare_kernels=1) as environment:
 
         def seconds_with_spare() -> float:
@@ -299,7 +295,7 @@ def measure_interrupt(bench: Bench) -> Iterator[Row]:
         title=f"the same of a C loop, kill_after={_KILL_AFTER_SECONDS:g} s",
         unit="ms",
         samples=interleave(bench.sizes.repetitions, {OURS: milliseconds_to_kill}),
-        goals=[at_most(_KILL_AFTER_SECONDS * 1000 + 50)],
+        goals=[at_most(_KILL_AFTER_SECONDS * 1000 + 100)],
     )
 
 

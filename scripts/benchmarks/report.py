@@ -13,6 +13,8 @@ from scripts.benchmarks.rows import OURS, PEERS, Goal, Row
 
 _PACKAGES = ("ipykernel", "jupyter_client", "nbclient", "pyzmq")
 _GAP = "  "
+_OWN_LOAD = 2
+"""What the measurements themselves may add to the load average."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,6 +59,8 @@ class Report:
         )
         yield f"Python {machine['python']}, {packages}"
         yield "Medians with half the spread of their middle half; ratios are what counts."
+        if max(self.load_before, self.load_after) > machine["processors"] + _OWN_LOAD:
+            yield "Others used the machine too: expect noise, and bounds in seconds to be missed."
 
     def _table(self) -> list[str]:
         peers = [peer for peer in PEERS if any(peer in row.samples for row in self.rows)]
