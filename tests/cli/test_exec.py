@@ -17,12 +17,7 @@ import pytest
 from tests.support.executions import has_ended, wait_until
 from tests.support.terminal_program import LIMIT_SECONDS, TerminalProgram
 
-PROGRAM = [
-    sys.executable,
-    "-c",
-    "from taskweaver_ext.cli import main; main.COMMANDS.setdefault('exec', ''); main.main()",
-    "exec",
-]
+PROGRAM = [sys.executable, "-m", "taskweaver_ext.cli.main", "exec"]
 
 
 @pytest.fixture
