@@ -42,6 +42,7 @@ ORDER = (
     "ces.kernels.container",
     "ces.kernels.gateway",
     "ces.kernels.shared_gateway",
+    "ces.startup_scripts",
     "ces.kernel_session",
     "ces.environment",
     "ces.shell",

@@ -19,7 +19,11 @@ from taskweaver_ext.ces.calling import OnEvent, OnOutput
 from taskweaver_ext.ces.child_environment import child_environment
 from taskweaver_ext.ces.interpreters import environment_of, find_python
 from taskweaver_ext.ces.kernel_keeper import KernelKeeper
-from taskweaver_ext.ces.kernel_session import KernelSession, SessionFolder
+from taskweaver_ext.ces.kernel_session import (
+    MAX_DEATHS_IN_A_ROW,
+    KernelSession,
+    SessionFolder,
+)
 from taskweaver_ext.ces.kernels.execution import OnInput
 from taskweaver_ext.ces.kernels.host import EnvMode, KernelHost, StartedKernel, start_kernel
 from taskweaver_ext.ces.kernels.local import LocalKernelHost, LocalKernelSettings
@@ -28,6 +32,7 @@ from taskweaver_ext.ces.kernels.zygote import Zygotes, can_fork
 from taskweaver_ext.ces.late_output import OnLateOutput
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
 from taskweaver_ext.ces.results import ExecutionResult
+from taskweaver_ext.ces.startup_scripts import StartupScripts
 from taskweaver_ext.errors import ConfigError, SessionError
 
 if TYPE_CHECKING:
@@ -57,6 +62,9 @@ class Environment:
         spare_kernels: int = 0,
         max_kernels: int | None = None,
         idle_seconds: float | None = None,
+        max_deaths_in_a_row: int = MAX_DEATHS_IN_A_ROW,
+        prelude: str | None = None,
+        modules: Sequence[str | Path] = (),
         container: ContainerSettings | None = None,
     ) -> None:
         """Settings of all sessions.
@@ -73,6 +81,10 @@ class Environment:
             max_kernels: How many kernels may live at once; the one that has been idle longest is
                 put away for the next. None: no bound.
             idle_seconds: After how long an idle kernel is put away. None: never.
+            max_deaths_in_a_row: After how many a session's kernel is not started by itself again.
+            prelude: Code that runs in every kernel when it starts.
+            modules: Folders whose `*.py` files run in every kernel when it starts, their public
+                names becoming the user's; a later folder's file replaces one of the same name.
             container: How containers are made, with `EnvMode.Container`.
         """
         if env_mode is EnvMode.Gateway:
@@ -88,6 +100,8 @@ class Environment:
         self._variables = dict(env or {})
         self._memory_limit = memory_limit
         self._max_output_bytes = max_output_bytes
+        self._max_deaths_in_a_row = max_deaths_in_a_row
+        self._startup_scripts = StartupScripts(prelude, modules)
         is_warm = env_mode is EnvMode.Local and warm_start and can_fork()
         self._zygotes = Zygotes(preload) if is_warm else None
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -130,6 +144,8 @@ class Environment:
             keeper=self._keeper,
             on_late_output=on_late_output,
             max_output_bytes=self._max_output_bytes,
+            startup_scripts=self._startup_scripts,
+            max_deaths_in_a_row=self._max_deaths_in_a_row,
         )
         with self._lock:
             if session_id in self._sessions:

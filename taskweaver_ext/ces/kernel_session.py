@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import threading
@@ -23,6 +24,7 @@ from taskweaver_ext.ces.kernels.reader import GRACE_SECONDS, KernelReader
 from taskweaver_ext.ces.late_output import LateOutputs, OnLateOutput
 from taskweaver_ext.ces.output_sink import OutputSink
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus, Notice
+from taskweaver_ext.ces.startup_scripts import SCRIPT_SECONDS, StartupScript, StartupScripts
 from taskweaver_ext.errors import KernelDiedError, PluginError, SessionError
 
 MAX_DEATHS_IN_A_ROW = 3
@@ -30,6 +32,7 @@ MAX_DEATHS_IN_A_ROW = 3
 TURN_SECONDS = 15.0
 """How long stopping a session waits for the thread whose execution it has just ended."""
 
+_log = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
 
 
@@ -113,12 +116,18 @@ class KernelSession:
         keeper: KernelKeeper,
         on_late_output: OnLateOutput | None,
         max_output_bytes: int,
+        startup_scripts: StartupScripts,
+        max_deaths_in_a_row: int,
     ) -> None:
         self._id = session_id
         self._folder = folder
         self._start = start_kernel
         self._keeper = keeper
         self._max_output_bytes = max_output_bytes
+        self._startup_scripts = startup_scripts
+        self._scripts_left_out: set[str] = set()
+        self._start_notices: list[Notice] = []
+        self._max_deaths_in_a_row = max_deaths_in_a_row
         self._late_outputs = LateOutputs(folder.outputs, on_late_output, max_output_bytes)
         self._artifacts = ArtifactStore(folder.artifacts, folder.cwd)
         self._turn = threading.Lock()
@@ -214,6 +223,9 @@ class KernelSession:
                 execution.say(
                     StatusChanged(execution_id=execution_id, status="restarted", detail=restarted)
                 )
+            for notice in self._start_notices:
+                execution.add_notice(notice)
+            self._start_notices.clear()
             return self._count_deaths(self._run(execution))
 
     def interrupt(self, kill_after: float | None) -> None:
@@ -270,6 +282,15 @@ class KernelSession:
         return OutputSink(self._folder.outputs, execution_id, max_bytes=self._max_output_bytes)
 
     def _start_kernel(self) -> None:
+        """Start a kernel and put into it what every kernel of the session has."""
+        self._open_kernel()
+        while not self._run_startup_scripts():
+            self._stop_kernel()
+            self._open_kernel()
+        for plugin in self._plugins.values():
+            self._command("load_plugin", plugin)
+
+    def _open_kernel(self) -> None:
         if self._is_stopped:
             raise SessionError(f"Session {self._id!r} has been stopped. Start it again to use it.")
         kernel = self._keeper.start(self, self._start)
@@ -278,8 +299,29 @@ class KernelSession:
         reader.start()
         with self._lock:
             self._kernel, self._reader = kernel, reader
-        for plugin in self._plugins.values():
-            self._command("load_plugin", plugin)
+
+    def _run_startup_scripts(self) -> bool:
+        """Run what belongs to every kernel; False when that took the kernel down."""
+        for script in self._startup_scripts.read():
+            if script.label in self._scripts_left_out:
+                continue
+            problem = script.problem or self._run_startup_script(script)
+            if problem:
+                message = f"At the start of the kernel {script.label} failed: {problem}"
+                _log.warning("session %s: %s", self._id, message)
+                self._start_notices.append(Notice(kind="host", message=message))
+            if self._reader is not None and self._reader.death is not None:
+                self._scripts_left_out.add(script.label)
+                return False
+        return True
+
+    def _run_startup_script(self, script: StartupScript) -> str:
+        """Run one script; returns why it failed."""
+        result = self._ask_runtime("run_script", script.arguments(), SCRIPT_SECONDS)
+        if result.is_success:
+            return ""
+        _log.warning("%s failed:\n%s", script.label, result.error)
+        return (result.error or result.status.value).strip().splitlines()[-1]
 
     def _stop_kernel(self) -> None:
         with self._lock:
@@ -298,7 +340,7 @@ class KernelSession:
             reader = self._reader
         if reader is not None and reader.death is None:
             return ""
-        if len(self._deaths) >= MAX_DEATHS_IN_A_ROW:
+        if len(self._deaths) >= self._max_deaths_in_a_row:
             raise KernelDiedError(
                 f"The kernel of session {self._id!r} died {len(self._deaths)} times in a row"
                 f" ({'; '.join(self._deaths)}). Look at the code that was run, then call"
@@ -346,6 +388,16 @@ class KernelSession:
 
     def _command(self, command: str, arguments: dict[str, Any]) -> None:
         """Ask the kernel's runtime for something; raises PluginError when it fails."""
+        result = self._ask_runtime(command, arguments)
+        if not result.is_success:
+            raise PluginError(
+                f"{command.replace('_', ' ')} {arguments['name']!r} failed in session"
+                f" {self._id!r}: {result.error}"
+            )
+
+    def _ask_runtime(
+        self, command: str, arguments: dict[str, Any], timeout: float | None = None
+    ) -> ExecutionResult:
         execution_id = ExecutionId(f"{command}-{uuid.uuid4().hex[:8]}")
         execution = Execution(
             execution_id,
@@ -357,10 +409,6 @@ class KernelSession:
                 "arguments": arguments,
                 "session_variables": dict(self._variables),
             },
+            timeout=timeout,
         )
-        result = self._run(execution)
-        if not result.is_success:
-            raise PluginError(
-                f"{command.replace('_', ' ')} {arguments['name']!r} failed in session"
-                f" {self._id!r}: {result.error}"
-            )
+        return self._run(execution)

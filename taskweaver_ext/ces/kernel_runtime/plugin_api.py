@@ -228,6 +228,23 @@ class LoadedPlugins:
             self._context.log("info", f"Plugin-{name}", f"test {test_name}: {description}")
             test(self._namespace[name])
 
+    def run_script(self, name: str, path: str, source: str) -> None:
+        """Run what belongs to every kernel: a module, or the prelude if it has no name."""
+        file_name = path or "<prelude>"
+        lines = source.splitlines(keepends=True)
+        linecache.cache[file_name] = (len(source), None, lines, file_name)
+        code = compile(source, file_name, "exec")
+        if not name:
+            exec(code, self._namespace)
+            return
+        module = types.ModuleType(f"taskweaver_module_{name}")
+        module.__file__ = path
+        sys.modules[module.__name__] = module
+        exec(code, module.__dict__)
+        public = [known for known in vars(module) if not known.startswith("_")]
+        for known in getattr(module, "__all__", public):
+            self._namespace[known] = getattr(module, known)
+
     def _require(self, name: str) -> None:
         if name not in self._tests:
             raise KeyError(f"plugin {name!r} is not loaded")

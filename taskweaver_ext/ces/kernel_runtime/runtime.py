@@ -125,6 +125,7 @@ class Runtime:
             "load_plugin": self.plugins.load,
             "unload_plugin": self.plugins.unload,
             "test_plugin": self.plugins.test,
+            "run_script": self.plugins.run_script,
         }
         commands[command](**arguments)
         return {"status": "ok"}

@@ -1,0 +1,99 @@
+"""A prelude and extension modules run when a kernel starts; one that fails stops nothing."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from taskweaver_ext.ces.environment import Environment
+from tests.support.executions import run
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    """The folders of a user's and of a project's modules."""
+    user, project = tmp_path / "user", tmp_path / "project"
+    user.mkdir()
+    project.mkdir()
+    return user, project
+
+
+def test_the_prelude_and_the_modules_are_there_in_every_kernel(
+    folders: tuple[Path, Path], tmp_path: Path
+) -> None:
+    user, project = folders
+    (user / "shapes.py").write_text("_side = 3\ndef area():\n    return _side ** 2\n")
+    (project / "words.py").write_text("__all__ = ['shout']\nquiet = 1\nshout = str.upper\n")
+    code = "print(answer, area(), shout('a'), '_side' in dir(), 'quiet' in dir())"
+
+    with Environment(tmp_path / "work", prelude="answer = 42", modules=folders) as environment:
+        environment.start_session("s1")
+        first = run(environment, code)
+        environment.restart_session("s1")
+        second = run(environment, code)
+
+    assert first.text() == second.text() == "42 9 A False False\n"
+    assert first.result.notices == []
+
+
+def test_of_two_modules_with_one_name_the_projects_wins(
+    folders: tuple[Path, Path], tmp_path: Path
+) -> None:
+    for folder in folders:
+        (folder / "helpers.py").write_text(f"whose = {folder.name!r}\nprint('loaded', whose)\n")
+
+    with Environment(tmp_path / "work", modules=folders) as environment:
+        environment.start_session("s1")
+        heard = run(environment, "print(whose)")
+
+    assert heard.text() == "project\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("def broken(:", "SyntaxError"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("import os; os._exit(7)", "exited with code 7"),
+        (b"# \xff\xfe", "it cannot be read"),
+    ],
+    ids=["raises", "no-python", "exits", "kills-the-kernel", "no-text"],
+)
+def test_a_module_that_fails_is_reported_once_and_the_kernel_runs(
+    source: str | bytes,
+    reason: str,
+    folders: tuple[Path, Path],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    user, _ = folders
+    bad = user / "bad.py"
+    bad.write_bytes(source if isinstance(source, bytes) else source.encode())
+    (user / "good.py").write_text("good = 'here'\n")
+
+    with (
+        caplog.at_level(logging.WARNING, "taskweaver_ext"),
+        Environment(tmp_path / "work", modules=folders) as environment,
+    ):
+        environment.start_session("s1")
+        first = run(environment, "print(good)")
+        second = run(environment, "print(good)")
+
+    (notice,) = first.result.notices
+    assert first.text() == second.text() == "here\n"
+    assert str(bad) in notice.message
+    assert reason in notice.message
+    assert notice.message in caplog.text
+    assert second.result.notices == []
+
+
+def test_a_prelude_that_fails_is_named_and_leaves_what_it_did(tmp_path: Path) -> None:
+    with Environment(tmp_path, prelude="x = 1\nboom\n") as environment:
+        environment.start_session("s1")
+        heard = run(environment, "print(x)")
+
+    assert heard.text() == "1\n"
+    assert "the prelude failed: NameError" in heard.result.notices[0].message
