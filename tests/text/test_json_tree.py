@@ -1,0 +1,40 @@
+"""A JSON value reads as a tree, and a large one stays small."""
+
+from __future__ import annotations
+
+from taskweaver_ext.text.json_tree import MAX_DEPTH, json_tree
+
+
+def test_each_key_and_item_has_a_line() -> None:
+    value = {"name": "ünï", "sizes": [1, 2.5], "none": None, "empty": {}, "one": {"k": True}}
+
+    assert json_tree(value).splitlines() == [
+        "{5 keys}",
+        '  name: "ünï"',
+        "  sizes: [2 items]",
+        "    [0]: 1",
+        "    [1]: 2.5",
+        "  none: null",
+        "  empty: {}",
+        "  one: {1 key}",
+        "    k: true",
+    ]
+
+
+def test_a_plain_value_is_its_own_tree() -> None:
+    assert json_tree("a") == '"a"'
+
+
+def test_what_is_too_much_is_cut_and_says_so() -> None:
+    deep: object = 1
+    for _ in range(10_000):
+        deep = [deep]
+
+    assert json_tree(list(range(1000)), max_lines=3).splitlines() == [
+        "[1000 items]",
+        "  [0]: 0",
+        "  [1]: 1",
+        "…",
+    ]
+    assert len(json_tree(deep).splitlines()) == MAX_DEPTH + 1
+    assert json_tree("x" * 10_000).endswith("… (10,002 characters)")
