@@ -77,16 +77,18 @@ def command(
         raise click.UsageError("There is nothing to ask.")
     arguments = {"execution_service.kernel_mode": kernel}
     answers: list[str] = []
-    with TaskWeaverApp(project, arguments=arguments) as app, contextlib.ExitStack() as stack:
-        is_live = sys.stderr.isatty() and not Console(stderr=True).is_dumb_terminal
-        stack.enter_context(quiet_typing() if is_live else contextlib.nullcontext())
+    is_live = sys.stderr.isatty() and not Console(stderr=True).is_dumb_terminal
+    with contextlib.ExitStack() as stack:
+        app = stack.enter_context(TaskWeaverApp(project, arguments=arguments))
+        signals = stack.enter_context(SignalWatch())
+        if is_live:
+            stack.enter_context(quiet_typing())
         runner = _make_runner(app, answers, is_live=is_live)
-        try:
-            runner.files += [path.absolute() for path in files]
-            runner.session.approval.mode = approve
-            chat_round = runner.ask_agent(text)
-        finally:
-            runner.close()
+        runner.start(signals.pass_to)
+        stack.callback(runner.close)
+        runner.files += [path.absolute() for path in files]
+        runner.session.approval.mode = approve
+        chat_round = runner.ask_agent(text)
     _show(answers)
     if runner.was_stopped:
         return EXIT_INTERRUPTED
@@ -105,7 +107,6 @@ def _make_runner(app: TaskWeaverApp, answers: list[str], *, is_live: bool) -> Re
     return RequestRunner(
         sessions_of(app),
         Display(screen, transcript, has_spinner=is_live),
-        new_signals=SignalWatch,
         can_ask=False,
     )
 

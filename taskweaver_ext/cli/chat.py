@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -24,6 +22,9 @@ from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen
 from taskweaver_ext.cli.app_source import sessions_of
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
+from taskweaver_ext.cli.standard_input import StandardInput
+
+EXIT_INTERRUPTED = 130
 
 _STDOUT = 1
 _STDERR = 2
@@ -69,23 +70,10 @@ def _chat_on_terminal(source: SessionSource, history_path: Path) -> int:
         source,
         TerminalScreen(_STDOUT, sys.stdout.encoding),
         has_color=config.wants_color(),
-        new_signals=SignalWatch,
         history_path=history_path,
     )
-    with _ending_on_signals(chat):
-        return chat.run()
-
-
-@contextlib.contextmanager
-def _ending_on_signals(chat: ConsoleChat) -> Iterator[None]:
-    """End the chat in order when somebody asks for that at the prompt."""
-    numbers = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
-    before = {number: signal.signal(number, lambda *_: chat.leave()) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with SignalWatch() as signals:
+        return chat.run(signals.pass_to)
 
 
 def _chat_through_pipes(source: SessionSource) -> int:
@@ -94,14 +82,15 @@ def _chat_through_pipes(source: SessionSource) -> int:
         streams.write, on_answer=lambda answer: streams.write("stdout", f"{answer}\n")
     )
     display = Display(PlainScreen(_STDERR, sys.stderr.encoding), transcript, has_spinner=False)
+    lines = StandardInput()
     runner = RequestRunner(
-        source,
-        display,
-        new_signals=SignalWatch,
-        can_ask=False,
+        source, display, can_ask=False, on_idle_signal=lambda _number: lines.cancel()
     )
-    try:
-        return PipedChat(runner).run(sys.stdin)
-    finally:
-        runner.close()
-        streams.close()
+    with contextlib.ExitStack() as stack:
+        stack.callback(streams.close)
+        stack.callback(lines.close)
+        signals = stack.enter_context(SignalWatch())
+        runner.start(signals.pass_to)
+        stack.callback(runner.close)
+        exit_code = PipedChat(runner).run(iter(lines.read_line, None))
+        return EXIT_INTERRUPTED if signals.count else exit_code

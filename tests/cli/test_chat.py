@@ -347,6 +347,40 @@ def test_a_failed_request_is_exit_code_1_and_the_next_one_is_still_done(project:
     assert done.returncode == 1
 
 
+def test_a_signal_ends_a_piped_chat_that_waits_for_a_line(project: Path) -> None:
+    process = subprocess.Popen(
+        CHAT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=project,
+        env=environ(project.parent),
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        process.stdin.write("> print('ready', flush=True)\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(LIMIT_SECONDS) == 130
+
+
+def test_ctrl_c_ends_the_showing_of_collapsed_output(open_chat: OpenChat) -> None:
+    chat = open_chat()
+    chat.press("> for n in range(1_000_000): print(n)\r")
+    chat.wait_for("SUCCESS")
+
+    chat.press("/expand\r")
+    chat.wait_for(" │   300")
+    chat.press("\x03")
+
+    chat.wait_for("[Cancelled]")
+    assert not any("│   900000" in line for line in chat.screen.all_lines)
+
+
 def test_a_dumb_terminal_gets_plain_lines(project: Path) -> None:
     with EmulatedTerminal(
         CHAT, cwd=project, environ={**environ(project.parent), "TERM": "dumb"}

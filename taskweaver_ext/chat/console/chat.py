@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
 from pathlib import Path
 
-from taskweaver_ext.chat.console.chat_session import SessionSource, StopSignals
+from taskweaver_ext.chat.console.chat_session import SessionSource
 from taskweaver_ext.chat.console.commands import Commands
 from taskweaver_ext.chat.console.completion import ChatCompleter, KernelName
 from taskweaver_ext.chat.console.display import Display
 from taskweaver_ext.chat.console.guidance import WELCOME
 from taskweaver_ext.chat.console.prompt import Prompt, QuestionRefusedError
-from taskweaver_ext.chat.console.request_runner import RequestRunner
+from taskweaver_ext.chat.console.request_runner import PassSignals, RequestRunner
 from taskweaver_ext.chat.console.requests import Request, parse_request
 from taskweaver_ext.chat.console.rows import DIM, RED, Painter
 from taskweaver_ext.chat.console.screen import TerminalScreen, quiet_typing
@@ -27,7 +27,6 @@ class ConsoleChat:
 
     Threads:
         `run` is called on the main thread, which owns the terminal from then on.
-        `leave` is for a signal handler, while nothing runs.
     """
 
     def __init__(
@@ -36,13 +35,11 @@ class ConsoleChat:
         screen: TerminalScreen,
         *,
         has_color: bool,
-        new_signals: Callable[[], StopSignals],
         history_path: Path | None = None,
     ) -> None:
         """Prepare a chat; its first session is made by `run`.
 
         Args:
-            new_signals: Watches for Ctrl-C while a request is done.
             history_path: Where what is typed is kept; None for nowhere.
         """
         painter = Painter(has_color)
@@ -50,37 +47,30 @@ class ConsoleChat:
         self._prompt = Prompt(painter, history_path, completer)
         self._display = Display(screen, Transcript(*screen.size(), painter), self._prompt)
         self._source = source
-        self._new_signals = new_signals
-        self._runner: RequestRunner
-        self._commands: Commands
-        self._is_left = False
+        self._runner = RequestRunner(source, self._display, on_idle_signal=self._take_idle_signal)
+        self._commands = Commands(self._runner, self._prompt)
 
-    def run(self) -> int:
+    def run(self, pass_signals_to: PassSignals) -> int:
         """Chat until the person leaves; return the exit code."""
         with quiet_typing():
-            return self._run()
+            self._runner.start(pass_signals_to)
+            try:
+                self._display.say(WELCOME, color=DIM)
+                self._listen()
+            finally:
+                self._display.settle()
+                self._runner.close()
+        return EXIT_INTERRUPTED if self._runner.is_asked_to_end else EXIT_DONE
 
-    def _run(self) -> int:
-        self._runner = RequestRunner(self._source, self._display, new_signals=self._new_signals)
-        try:
-            self._commands = Commands(self._runner, self._prompt)
-            self._display.say(WELCOME, color=DIM)
-            self._listen()
-        finally:
-            self._display.settle()
-            self._runner.close()
-        return EXIT_INTERRUPTED if self._is_over() else EXIT_DONE
-
-    def leave(self) -> None:
-        """End the chat as soon as nothing runs."""
-        self._is_left = True
-        self._prompt.leave()
-
-    def _is_over(self) -> bool:
-        return self._is_left or self._runner.is_asked_to_end
+    def _take_idle_signal(self, number: int) -> None:
+        """Hear a signal while nothing runs; at the prompt Ctrl-C is a key like others."""
+        if number == signal.SIGINT:
+            self._display.stop_expanding()
+        else:
+            self._prompt.leave()
 
     def _listen(self) -> None:
-        while not self._is_over():
+        while not self._runner.is_asked_to_end:
             try:
                 with (
                     self._runner.session.emitter.subscribe(self._display.inbox),

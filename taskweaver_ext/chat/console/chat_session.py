@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.kernels.execution import OnInput
@@ -87,24 +86,3 @@ class SessionSource:
     describe: Callable[[ChatSession], list[tuple[str, str]]]
     """What `/info` shows: names and values."""
     demo_request: str
-
-
-class StopSignals(Protocol):
-    """Ctrl-C and polite requests to end, as calls on a thread of their own."""
-
-    def pass_to(
-        self,
-        on_signal: Callable[[int], None],
-        on_no_effect: Callable[[], None],
-        no_effect_after_seconds: float,
-    ) -> None:
-        """Call `on_signal` for each; `on_no_effect` when nothing has ended so long after one."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...

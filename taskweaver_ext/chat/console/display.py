@@ -86,6 +86,7 @@ class Display:
         self._is_stale = False
         self._has_ended = False
         self._asked: Question | None = None
+        self._is_expanding = False
         self._questions: list[Question] = []
 
     def run(self, do: Callable[[], T], on_question_refused: Callable[[], None]) -> T:
@@ -156,8 +157,12 @@ class Display:
             return False
         width, _ = self._screen.size()
         rows: list[str] = []
+        self._is_expanding = True
         for line_rows in found[1].rows(width, self.transcript.painter):
             rows += line_rows
+            if not self._is_expanding:
+                rows = [*rows, "[Cancelled]"]
+                break
             if len(rows) >= _EXPANDED_ROWS_PER_UPDATE:
                 self._screen.update(rows, [])
                 rows = []
@@ -167,6 +172,10 @@ class Display:
     def note_stop(self) -> None:
         """Show soon that what runs is being stopped; for any thread."""
         self.inbox.put(StopBegan())
+
+    def stop_expanding(self) -> None:
+        """End `expand` before its end; for any thread."""
+        self._is_expanding = False
 
     def remark(self, text: str, *, color: str = "") -> None:
         """Show something of our own soon; for any thread."""

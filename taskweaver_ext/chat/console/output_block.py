@@ -56,11 +56,13 @@ class HiddenLines:
     def rows(self, width: int, painter: Painter) -> Iterator[list[str]]:
         """Yield all of them again as framed rows, a line at a time."""
         self._file.seek(0)
-        for line in self._file:
-            stream: StreamName = "stderr" if line.startswith(_ERROR_MARK) else "stdout"
-            text = line.removeprefix(_ERROR_MARK).removesuffix("\n")
-            yield _framed(stream, text, width, painter)
-        self._file.seek(0, 2)
+        try:
+            for line in self._file:
+                stream: StreamName = "stderr" if line.startswith(_ERROR_MARK) else "stdout"
+                text = line.removeprefix(_ERROR_MARK).removesuffix("\n")
+                yield _framed(stream, text, width, painter)
+        finally:
+            self._file.seek(0, 2)
 
     def close(self) -> None:
         """Forget them."""

@@ -6,16 +6,20 @@ import contextlib
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from taskweaver_ext.approval import ApprovalAnswer, ApprovalRequest
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
-from taskweaver_ext.chat.console.chat_session import ChatSession, SessionSource, StopSignals
+from taskweaver_ext.chat.console.chat_session import ChatSession, SessionSource
 from taskweaver_ext.chat.console.display import Display
 from taskweaver_ext.chat.console.inbox import Question
 from taskweaver_ext.chat.console.rows import DIM, RED, YELLOW
 from taskweaver_ext.conversation import Round
 from taskweaver_ext.errors import SessionError
+
+PassSignals: TypeAlias = Callable[[Callable[[int], None], Callable[[], None], float], None]
+"""Lets a function hear signals, on a thread of its own, and another one hear when nothing came of
+a signal for so many seconds."""
 
 _PATIENCE_SECONDS = 2.0
 """How long what was interrupted may take before we speak of killing it."""
@@ -30,9 +34,8 @@ class RequestRunner:
     """Has requests done by a session, one at a time.
 
     Threads:
-        All methods are called on the thread that owns the terminal; `_stop` and
-        `_suggest_killing` run on the thread for signals, `_ask_approval` on the
-        execution thread.
+        All methods are called on the thread that owns the terminal, but for `take_signal`
+        and `suggest_killing`, which are for the thread that watches for signals.
     """
 
     def __init__(
@@ -40,27 +43,33 @@ class RequestRunner:
         source: SessionSource,
         display: Display,
         *,
-        new_signals: Callable[[], StopSignals],
         can_ask: bool = True,
+        on_idle_signal: Callable[[int], None] = lambda _number: None,
     ) -> None:
-        """Make the first session.
+        """Prepare; `start` makes the first session.
 
         Args:
-            new_signals: Watches for Ctrl-C while a request is done.
             can_ask: Whether there is a person who answers questions.
+            on_idle_signal: Called for a signal that comes while nothing runs.
         """
         self.source = source
         self.display = display
+        self.session: ChatSession
         self.files: list[Path] = []
         """What was given with `/load` and goes with the next request."""
         self.is_asked_to_end = False
         """Whether a signal other than Ctrl-C has come."""
-        self._new_signals = new_signals
         self._can_ask = can_ask
+        self._on_idle_signal = on_idle_signal
         self._stop_count = 0
+        self._is_working = False
         self._current: ChatSession | None = None
         """The session that is working, if one is."""
-        self.session = self._work(source.create)
+
+    def start(self, pass_signals_to: PassSignals) -> None:
+        """Make the first session, and hear signals from now on."""
+        pass_signals_to(self.take_signal, self.suggest_killing, _PATIENCE_SECONDS)
+        self.session = self._work(self.source.create)
 
     @property
     def was_stopped(self) -> bool:
@@ -101,6 +110,9 @@ class RequestRunner:
         old, self.session = self.session, self._work(self.source.create)
         self._work(old.stop)
         self.session.shares_runs = old.shares_runs
+        approval, before = self.session.approval, old.approval
+        approval.mode, approval.scope = before.mode, before.scope
+        approval.always_allowed = before.always_allowed
         self.files.clear()
 
     def close(self) -> None:
@@ -119,34 +131,39 @@ class RequestRunner:
         """Do something on the execution thread; Ctrl-C stops what the session does."""
         self._stop_count = 0
         self._current = session
-        with self._new_signals() as signals:
-            signals.pass_to(self._stop, self._suggest_killing, _PATIENCE_SECONDS)
-            try:
-                result = self.display.run(do, lambda: self._stop(signal.SIGINT))
-            finally:
-                failure = self.display.transcript.take_failure()
-                if self._stop_count:
-                    self.display.say("[Cancelled]", color=YELLOW)
-            if failure and not self._stop_count:
-                self.display.say(f"error: {failure}", color=RED)
-            return result
+        self._is_working = True
+        try:
+            result = self.display.run(do, lambda: self.take_signal(signal.SIGINT))
+        finally:
+            self._is_working = False
+            failure = self.display.transcript.take_failure()
+            if self._stop_count:
+                self.display.say("[Cancelled]", color=YELLOW)
+        if failure and not self._stop_count:
+            self.display.say(f"error: {failure}", color=RED)
+        return result
 
-    def _stop(self, number: int) -> None:
+    def take_signal(self, number: int) -> None:
         """Stop what runs; at any price the second time, or when we are to end."""
+        is_ctrl_c = number == signal.SIGINT
+        self.is_asked_to_end = self.is_asked_to_end or not is_ctrl_c
+        if not self._is_working:
+            self._on_idle_signal(number)
+            return
         session = self._current
         self._stop_count += 1
-        self.is_asked_to_end = self.is_asked_to_end or number != signal.SIGINT
         self.display.note_stop()
         if session is None:
             return
-        is_last_resort = self._stop_count > 1 or number != signal.SIGINT
+        is_last_resort = self._stop_count > 1 or not is_ctrl_c
         if is_last_resort:
             self.display.remark("[Killed] The kernel is killed: its variables are lost.", color=RED)
         with contextlib.suppress(SessionError):  # it is over already
             session.interrupt(kill=is_last_resort)
 
-    def _suggest_killing(self) -> None:
-        if self._stop_count == 1:
+    def suggest_killing(self) -> None:
+        """Say what can be done about something that does not stop."""
+        if self._is_working and self._stop_count == 1:
             self.display.remark(
                 "It has not ended yet. Ctrl-C again kills the kernel, and its variables are lost.",
                 color=YELLOW,
