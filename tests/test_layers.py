@@ -35,6 +35,7 @@ ORDER = (
     "ces.kernels.host",
     "ces.kernels.jupyter_messages",
     "ces.kernels.connection",
+    "ces.kernels.frames",
     "ces.kernels.wire",
     "ces.kernels.execution",
     "ces.kernels.reader",

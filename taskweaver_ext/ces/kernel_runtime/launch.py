@@ -34,6 +34,7 @@ from traitlets import Type, observe
 from traitlets.config import Config
 
 from .runtime import MessageSocket, Runtime
+from .wire import Wire
 
 _SIGNAL_CHECK_MILLISECONDS = 100
 _END_OF_INPUT = "\x04"
@@ -213,7 +214,7 @@ def launch(settings: dict[str, Any]) -> None:
     sys.argv = ["kernel"]  # not how we were started, which is nobody's business
     _limit_memory(settings.get("memory_limit_bytes"))
     log = os.fdopen(os.dup(2), "w", buffering=1)
-    runtime = Runtime(settings["socket_path"])
+    runtime = Runtime(lambda gate: Wire(settings["socket_path"], gate))
     runtime.install()
     warnings.filterwarnings("ignore", message="To exit: use 'exit', 'quit'")
     app = KernelApp.instance(

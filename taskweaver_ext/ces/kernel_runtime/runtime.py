@@ -23,25 +23,26 @@ from .child_pipes import ChildPipes
 from .interrupt_watch import InterruptWatch
 from .signal_gate import SignalGate
 from .streams import OutputQueue, TextStream
-from .wire import ENDED, HELLO, MESSAGE, STDERR, STDOUT, Wire
+from .wire import ENDED, HELLO, MESSAGE, STDERR, STDOUT, FrameSender
 
 _STARTS_A_CHILD = frozenset(
     ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec")
 )
 _MAY_END_US = frozenset(("os.kill", "os.killpg", "signal.pthread_kill", "ctypes.string_at"))
-_NOT_FOR_THE_WIRE = frozenset(("status", "execute_input", "iopub_welcome", "shutdown_reply"))
+NOT_FOR_THE_WIRE = frozenset(("status", "execute_input", "iopub_welcome", "shutdown_reply"))
+
+_DELIMITER = b"<IDS|MSG>"
 
 Run = Callable[[], Awaitable["dict[str, Any]"]]
 
 
 class Runtime:
-    """Everything we add to a kernel that shares a disk with its client."""
+    """Everything we add to a kernel."""
 
-    def __init__(self, socket_path: str) -> None:
+    def __init__(self, open_wire: Callable[[SignalGate], FrameSender]) -> None:
         self.gate = SignalGate()
-        self._wire = Wire(socket_path, self.gate)
         self._pipes = ChildPipes((STDOUT, STDERR))
-        self.queue = OutputQueue(self._wire, self._pipes)
+        self.queue = OutputQueue(open_wire(self.gate), self._pipes)
         self.stdout = TextStream(self.queue, STDOUT)
         self.stderr = TextStream(self.queue, STDERR)
         self._kernel_pid = os.getpid()
@@ -84,7 +85,7 @@ class Runtime:
 
     def send_message(self, message_type: str, content: bytes) -> None:
         """Send what ipykernel would publish: displays, results, errors."""
-        if message_type in _NOT_FOR_THE_WIRE:
+        if message_type in NOT_FOR_THE_WIRE:
             return
         if os.getpid() == self._kernel_pid:
             self.queue.say(MESSAGE, f"{message_type}\n{content.decode()}")
@@ -92,6 +93,8 @@ class Runtime:
     async def execute(self, request: dict[str, Any], run: Run) -> dict[str, Any]:
         """Run one request, whose metadata is `request`, and say how it ended."""
         ordinal = int(request.get("ordinal", 0))
+        if 0 < ordinal <= self.queue.latest_ordinal:
+            return {"status": "ok"}  # sent again by a client that lost its line
         self.queue.begin(ordinal)
         self.context.begin(request)
         processor_seconds = time.process_time()
@@ -180,14 +183,14 @@ class Runtime:
             if os.getpid() == self._kernel_pid:
                 self.queue.children_may_start()
         elif event in _MAY_END_US and os.getpid() == self._kernel_pid:
-            self.queue.flush()
+            self.queue.settle()
 
     def _flush_before(self, module: Any, name: str) -> None:
         plain = getattr(module, name)
 
         def flushed(*args: Any) -> None:
             if os.getpid() == self._kernel_pid:
-                self.queue.flush()
+                self.queue.settle()
             plain(*args)
 
         setattr(module, name, flushed)
@@ -201,9 +204,15 @@ class MessageSocket:
 
     def send_multipart(self, frames: list[Any], *_args: object, **_options: object) -> None:
         """Take a message as `jupyter_client.session.Session.send` serialises it."""
-        header = frames.index(b"<IDS|MSG>") + 2
-        message_type = json.loads(bytes(frames[header]))["msg_type"]
-        self._runtime.send_message(message_type, bytes(frames[header + 3]))
+        content = frames.index(_DELIMITER) + 5
+        self._runtime.send_message(message_type_of(frames), bytes(frames[content]))
+
+
+def message_type_of(frames: list[Any]) -> str:
+    """What kind of message these frames are."""
+    header = frames.index(_DELIMITER) + 2
+    message_type: str = json.loads(bytes(frames[header]))["msg_type"]
+    return message_type
 
 
 def _usage(cpu_seconds: float) -> dict[str, Any]:

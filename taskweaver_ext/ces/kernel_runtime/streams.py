@@ -20,7 +20,7 @@ import time
 from collections import deque
 
 from .child_pipes import ChildPipes
-from .wire import HEADER, STDERR, STDOUT, Wire, end_with_all_children
+from .wire import HEADER, STDERR, STDOUT, FrameSender, end_with_all_children
 
 BATCH_SECONDS = 0.015
 PARTIAL_LINE_SECONDS = 0.003
@@ -51,7 +51,7 @@ class OutputQueue:
         batch, and what child processes write.
     """
 
-    def __init__(self, wire: Wire, pipes: ChildPipes) -> None:
+    def __init__(self, wire: FrameSender, pipes: ChildPipes) -> None:
         self.pending: deque[tuple[int, str]] = deque()
         self.is_hot = False
         """True while writers may append and go on: the thread will send in a moment."""
@@ -113,6 +113,19 @@ class OutputQueue:
         """Send all that was said so far; what child processes wrote goes first."""
         self._wire.send_all(self._take)
         self._last_sent = _monotonic()
+
+    def settle(self) -> None:
+        """Send all that was said so far and make sure that it arrives: we may end now."""
+        self.flush()
+        self._wire.settle()
+
+    def flush_text(self) -> None:
+        """Send what was written because its writer asks for it."""
+        if self._wire.flushes_at_once or _monotonic() - self._last_sent >= BATCH_SECONDS:
+            self.flush()
+        else:
+            self.is_hot = True
+            self._set_alarm(_monotonic() + BATCH_SECONDS)
 
     def children_may_start(self) -> None:
         """Called before a child process starts: it must not overtake what was said before."""
@@ -225,7 +238,7 @@ class TextStream(io.TextIOBase):
     def flush(self) -> None:
         """Send what was written; free when there is nothing."""
         if self._pending:
-            self._queue.flush()
+            self._queue.flush_text()
 
     def writable(self) -> bool:
         """Always."""

@@ -69,29 +69,30 @@ def _knows_the_key(connection: socket.socket, key: str) -> bool:
     return hmac.compare_digest(answer, proof(key, challenge))
 
 
-class Wire:
+class FrameSender:
     """Send frames whole and in order, whichever thread asks and whatever interrupts it.
 
     Threads:
-        `_lock` guards the socket and `_rest`; `_owner` is the thread that
-        holds it. A thread that is interrupted while the socket is full leaves
-        the rest of its frames in `_rest`; whoever sends next sends that first.
+        `_lock` guards what is being sent and `_rest`; `_owner` is the thread that
+        holds it. A thread that is interrupted while it waits leaves the rest of
+        its frames in `_rest`; whoever sends next sends that first.
     """
 
-    def __init__(self, address: str, gate: SignalGate) -> None:
-        self._socket = open_socket(address)
-        self._socket.setblocking(False)
+    flushes_at_once = True
+    """False where a message costs so much that also flushed text is sent in batches."""
+
+    def __init__(self, gate: SignalGate) -> None:
         self._gate = gate
         self._lock = threading.Lock()
         self._owner = 0
         self._rest = memoryview(b"")
 
     def fileno(self) -> int:
-        """The socket's descriptor: readable means that the other side is gone."""
-        return self._socket.fileno()
+        """A descriptor: readable means that the other side is gone."""
+        raise NotImplementedError
 
     def send_all(self, take: Callable[[], bytes]) -> None:
-        """Send what `take` gives, until it gives nothing; wait while the socket is full.
+        """Send what `take` gives, until it gives nothing; wait while there is no room.
 
         A signal handler or a finaliser may print in the middle of this: it
         comes here on the same thread, and its text is left for the loop below.
@@ -109,6 +110,34 @@ class Wire:
             finally:
                 self._owner = 0
                 self._gate.open()
+
+    def send_pipes(self, ordinal: int, descriptors: list[int]) -> None:
+        """Hand over the reading ends of an execution's pipes, where that is possible."""
+
+    def settle(self) -> None:
+        """What was sent must arrive, even if this process ends now."""
+
+    def _send_rest(self) -> None:
+        raise NotImplementedError
+
+    def let_go_in_child(self) -> None:
+        """A forked child does not speak for its parent."""
+        self._lock = threading.Lock()
+        self._owner = 0
+        self._rest = memoryview(b"")
+
+
+class Wire(FrameSender):
+    """Frames on a stream socket, whose own blocking is the backpressure."""
+
+    def __init__(self, address: str, gate: SignalGate) -> None:
+        super().__init__(gate)
+        self._socket = open_socket(address)
+        self._socket.setblocking(False)
+
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+        return self._socket.fileno()
 
     def send_pipes(self, ordinal: int, descriptors: list[int]) -> None:
         """Hand over the reading ends of an execution's pipes: what is in them outlives us."""
@@ -147,9 +176,7 @@ class Wire:
     def let_go_in_child(self) -> None:
         """A forked child does not speak on its parent's socket."""
         self._socket.close()
-        self._lock = threading.Lock()
-        self._owner = 0
-        self._rest = memoryview(b"")
+        super().let_go_in_child()
 
 
 def end_with_all_children() -> None:

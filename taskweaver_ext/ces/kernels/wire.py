@@ -9,7 +9,6 @@ a folder with us.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import socket
@@ -23,11 +22,9 @@ from typing import Any
 
 import zmq
 
-from taskweaver_ext.ces.kernel_runtime.wire import ENDED, HEADER, HELLO, MESSAGE, STDERR
+from taskweaver_ext.ces.kernels.frames import FrameReader
 from taskweaver_ext.ces.kernels.host import (
     ExecuteRequest,
-    ExecutionEnded,
-    InputWanted,
     KernelGone,
     MessageReceived,
     OutputReceived,
@@ -36,7 +33,6 @@ from taskweaver_ext.ces.kernels.host import (
 from taskweaver_ext.ces.kernels.jupyter_messages import MessageFormat
 from taskweaver_ext.ces.output_sink import STREAMS
 from taskweaver_ext.ces.results import StreamName
-from taskweaver_ext.errors import ProtocolError
 
 SHELL_PORT, IOPUB_PORT, STDIN_PORT, CONTROL_PORT, HEARTBEAT_PORT = range(1, 6)
 """The "ports" of a connection over `ipc`: what its socket files end with."""
@@ -44,8 +40,6 @@ SHELL_PORT, IOPUB_PORT, STDIN_PORT, CONTROL_PORT, HEARTBEAT_PORT = range(1, 6)
 _RECONNECT_MILLISECONDS = 2
 """A kernel that is starting binds its channels any moment now."""
 _RECEIVE_BYTES = 1 << 18
-_MAX_FRAME_BYTES = 1 << 28
-"""No honest frame is larger; a kernel that lies must not fill our memory."""
 _MAX_PIPE_BYTES = 1 << 20
 _MAX_PASSED_DESCRIPTORS = 16
 _MAX_KEPT_PIPES = 64
@@ -136,8 +130,7 @@ class WireConnection:
             self._poller.register(source, zmq.POLLIN)
         if death_descriptor is not None:
             self._poller.register(death_descriptor, zmq.POLLIN)
-        self._buffer = bytearray()
-        self._needed = HEADER.size
+        self._frames = FrameReader()
         self._pipes: dict[int, list[int]] = {}
         self._latest_ordinal = 0
         self._is_gone = False
@@ -249,54 +242,8 @@ class WireConnection:
             return True
         if ancillary:
             self._keep_pipes(ancillary)
-        self._buffer += data
-        if len(self._buffer) >= self._needed:
-            yield from self._frames()
+        yield from self._frames.feed(data)
         return not data
-
-    def _frames(self) -> Iterator[Received]:
-        buffer = bytes(self._buffer)
-        view = memoryview(buffer)
-        position, end = 0, len(buffer)
-        run_kind, run_ordinal = -1, -1
-        run: list[memoryview] = []
-        self._needed = HEADER.size
-        while end - position >= HEADER.size:
-            kind, ordinal, size = HEADER.unpack_from(buffer, position)
-            start = position + HEADER.size
-            if size > _MAX_FRAME_BYTES:
-                raise ProtocolError(f"A kernel announced a message of {size:,} bytes.")
-            if end - start < size:
-                self._needed = HEADER.size + size
-                break
-            position = start + size
-            if kind > STDERR:
-                if run:
-                    yield OutputReceived(run_ordinal, STREAMS[run_kind], b"".join(run))
-                    run = []
-                yield from self._message(kind, ordinal, buffer[start:position])
-                continue
-            if kind != run_kind or ordinal != run_ordinal:
-                if run:
-                    yield OutputReceived(run_ordinal, STREAMS[run_kind], b"".join(run))
-                run, run_kind, run_ordinal = [], kind, ordinal
-            run.append(view[start:position])
-        if run:
-            yield OutputReceived(run_ordinal, STREAMS[run_kind], b"".join(run))
-        del self._buffer[:position]
-
-    def _message(self, kind: int, ordinal: int, payload: bytes) -> Iterator[Received]:
-        if kind == MESSAGE:
-            message_type, _, content = payload.partition(b"\n")
-            message = json.loads(content)
-            if message_type == b"input_request":
-                yield InputWanted(message["prompt"], message["password"])
-            else:
-                yield MessageReceived(ordinal, message_type.decode(), message)
-        elif kind == ENDED:
-            yield ExecutionEnded(ordinal, json.loads(payload))
-        elif kind == HELLO:
-            yield MessageReceived(ordinal, "hello", json.loads(payload))
 
     def _keep_pipes(self, ancillary: list[Any]) -> None:
         """Hold the reading ends of child pipes, for what is in them when the kernel dies."""
