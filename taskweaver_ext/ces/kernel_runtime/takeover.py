@@ -1,0 +1,84 @@
+"""Install our runtime in a kernel that somebody else started.
+
+The settings are a JSON object: `key`, `env_id`, `session_id`, `environment`
+(variables to set) and `cwd` (entered if this machine has it; else the kernel
+gets a temporary folder, which is removed at its end).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from typing import Any
+
+from ipykernel._version import __version__, version_info
+from ipykernel.ipkernel import IPythonKernel
+from ipykernel.zmqshell import ZMQInteractiveShell
+from IPython.core.getipython import get_ipython
+
+from .launch import Exit, Kernel, Shell
+from .published import PublishedFrames
+from .runtime import NOT_FOR_THE_WIRE, MessageSocket, Runtime, message_type_of
+
+_OLDEST_IPYKERNEL = (6, 29)
+
+
+class PublishingSocket(MessageSocket):
+    """Stands where the kernel had its iopub socket; what the gateway lives on still goes there."""
+
+    def __init__(self, runtime: Runtime, iopub_socket: Any) -> None:
+        super().__init__(runtime)
+        self._iopub_socket = iopub_socket
+
+    def send_multipart(self, frames: list[Any], *args: object, **options: object) -> None:
+        """Take a message as `jupyter_client.session.Session.send` serialises it."""
+        if message_type_of(frames) in NOT_FOR_THE_WIRE:
+            self._iopub_socket.send_multipart(frames, *args, **options)
+        else:
+            super().send_multipart(frames)
+
+
+def take_over(settings: dict[str, Any]) -> None:
+    """Make the running kernel one of ours; it says hello as soon as it is."""
+    if version_info[:2] < _OLDEST_IPYKERNEL:
+        raise ImportError(f"ipykernel 6.29 or newer is needed; this is {__version__}")
+    shell: Any = get_ipython()
+    kernel = shell.kernel
+    if not isinstance(kernel, IPythonKernel) or not isinstance(shell, ZMQInteractiveShell):
+        raise TypeError(f"this is not an IPython kernel but a {type(kernel).__name__}")
+    os.environ.update(settings["environment"])
+    _enter(settings["cwd"])
+    runtime = Runtime(lambda gate: PublishedFrames(kernel, gate))
+    runtime.install()
+    warnings.filterwarnings("ignore", message="To exit: use 'exit', 'quit'")
+    _change_classes(kernel, shell, runtime)
+    socket = PublishingSocket(runtime, kernel.iopub_socket)
+    kernel.iopub_socket = socket
+    shell.displayhook.pub_socket = shell.display_pub.pub_socket = socket  # type: ignore[attr-defined]
+    runtime.attach(kernel, env_id=settings["env_id"], session_id=settings["session_id"])
+    runtime.context.carries_contents = True
+    runtime.say_hello(settings["key"])
+
+
+def _enter(cwd: str) -> None:
+    if not os.path.isdir(cwd):
+        cwd = tempfile.mkdtemp(prefix="taskweaver-")
+        atexit.register(shutil.rmtree, cwd, ignore_errors=True)
+    os.chdir(cwd)
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+
+
+def _change_classes(kernel: Any, shell: Any, runtime: Runtime) -> None:
+    """Let the objects that exist behave as those that `launch` makes."""
+    Kernel.runtime = runtime
+    kernel.__class__ = Kernel
+    kernel._execute_sleep = 0
+    kernel.control_handlers["interrupt_request"] = kernel.interrupt_request
+    shell.__class__ = Shell
+    shell.history_manager.enabled = False
+    shell.user_ns["exit"] = shell.user_ns["quit"] = Exit(shell)
