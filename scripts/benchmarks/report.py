@@ -33,8 +33,8 @@ class Report:
 
     def as_text(self) -> str:
         """The table, with what the numbers are worth before it and what they mean after it."""
-        parts = ["\n".join(self._header()), "\n".join(self._table()), "\n".join(self._footer())]
-        return "\n\n".join(parts)
+        parts = (self._header(), self._table() if self.rows else (), self._footer())
+        return "\n\n".join(text for part in parts if (text := "\n".join(part)))
 
     def as_json(self) -> dict[str, Any]:
         """All that is known, every sample included."""
@@ -74,11 +74,16 @@ class Report:
         return _aligned(lines)
 
     def _footer(self) -> Iterable[str]:
-        outcomes = [(row, goal, row.reached(goal)) for row in self.rows for goal in row.goals]
+        outcomes = [
+            (row, goal, reached)
+            for row in self.rows
+            for goal in row.goals
+            if (reached := row.reached(goal)) is not None
+        ]
         missed = [
             f"  {row.title}: {_number(reached)}, goal {goal}"
             for row, goal, reached in outcomes
-            if reached is not None and not goal.is_met_by(reached)
+            if not goal.is_met_by(reached)
         ]
         yield f"{len(outcomes) - len(missed)} of {len(outcomes)} goals met."
         yield from ["Missed:", *missed] if missed else []
