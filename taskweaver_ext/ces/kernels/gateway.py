@@ -1,0 +1,187 @@
+"""A kernel behind a Jupyter gateway: Kernel Gateway, Jupyter Server or Enterprise Gateway.
+
+The gateway starts a kernel of its own; our runtime is sent in as the first
+request, so that output, logs, input and displays are the same as elsewhere.
+Nothing is assumed about a disk that both sides see.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from taskweaver_ext.ces.kernels.gateway_api import GatewayApi, GatewaySettings
+from taskweaver_ext.ces.kernels.gateway_connection import GatewayConnection
+from taskweaver_ext.ces.kernels.gateway_line import GatewayLine, LineRefusedError
+from taskweaver_ext.ces.kernels.gateway_messages import GatewayMessages
+from taskweaver_ext.ces.kernels.host import KernelConnection, KernelGone, MessageReceived
+from taskweaver_ext.ces.kernels.zygote import RUNTIME_FOLDER
+from taskweaver_ext.ces.results import KernelDeath
+from taskweaver_ext.errors import KernelStartError
+
+_NAME_IN_KERNELS = "taskweaver_kernel"
+_NOT_SENT = ("arrival", "cold_start", "zygote_main")
+"""Scripts of their own."""
+_HELLO_SECONDS = 0.5
+_END_SECONDS = 15.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayKernelSettings:
+    """What one kernel is started with."""
+
+    gateway: GatewaySettings
+    cwd: Path
+    env_id: str
+    session_id: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class GatewayKernelHost:
+    """A `KernelHost` for a kernel behind a gateway."""
+
+    def __init__(self, settings: GatewayKernelSettings) -> None:
+        self._settings = settings
+        self._api = GatewayApi(settings.gateway)
+        self._lock = threading.Lock()
+        self._kernel_id = ""
+        self._connection: GatewayConnection | None = None
+        self._ending: threading.Thread | None = None
+        self._was_killed = False
+
+    def start(self) -> KernelConnection:
+        """Start a kernel, connect to it and send our runtime."""
+        self._api.check()
+        self._kernel_id = self._api.start_kernel()
+        connection = GatewayConnection(
+            self._open_line, self._end_in_background, self._settings.gateway.reconnect_seconds
+        )
+        self._connection = connection
+        try:
+            self._make_it_ours(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def death(self, wait_seconds: float = 1.0) -> KernelDeath | None:
+        """Why the kernel counts as dead; a gateway does not tell how its process ended."""
+        if self._connection is None or not self._connection.loss:
+            return None
+        return KernelDeath(cause="unknown", detail=self._connection.loss)
+
+    def interrupt(self) -> None:
+        """Let the gateway interrupt the kernel and its children."""
+        try:
+            self._api.interrupt_kernel(self._kernel_id)
+        except httpx.HTTPError as error:
+            _log.warning("the gateway at %s did not interrupt a kernel: %s", self._api.url, error)
+
+    def kill(self) -> None:
+        """End the kernel by a message to itself, then by the gateway."""
+        self._was_killed = True
+        if self._connection is not None:
+            self._connection.end_kernel()
+        self._end_in_background()
+
+    def stop(self) -> None:
+        """End the kernel and wait until the gateway says that it has ended."""
+        if self._kernel_id:
+            self._end_in_background()
+        with self._lock:
+            ending = self._ending
+        if ending is not None:
+            ending.join(_END_SECONDS)
+        self._api.close()
+
+    def _end_in_background(self) -> None:
+        """Have the kernel deleted, once, without waiting for it."""
+        with self._lock:
+            if self._ending is not None:
+                return
+            self._ending = threading.Thread(
+                target=self._end, name="taskweaver-gateway-end", daemon=True
+            )
+        self._ending.start()
+
+    def _end(self) -> None:
+        try:
+            self._api.delete_kernel(self._kernel_id)
+        except httpx.HTTPError as error:
+            _log.warning(
+                "kernel %s may still run: the gateway at %s did not end it (%s)",
+                self._kernel_id,
+                self._api.url,
+                error,
+            )
+        if self._connection is not None:
+            self._connection.mark_gone("killed" if self._was_killed else "shut down")
+
+    def _open_line(self, messages: GatewayMessages, seconds: float) -> GatewayLine:
+        return GatewayLine(self._api, self._kernel_id, messages, seconds)
+
+    def _make_it_ours(self, connection: GatewayConnection) -> None:
+        deadline = time.monotonic() + self._settings.gateway.start_seconds
+        try:
+            connection.open(self._settings.gateway.start_seconds)
+        except LineRefusedError as error:
+            raise KernelStartError(self._api.refusal(error.status)) from error
+        except ConnectionError as error:
+            raise KernelStartError(
+                f"The gateway at {self._api.url} started a kernel, but there is no line to it:"
+                f" {error}. If a proxy is in between, it must let websockets through."
+            ) from error
+        request = connection.run(self._takeover_code())
+        while not self._has_said_hello(connection, request):
+            if time.monotonic() > deadline:
+                raise KernelStartError(
+                    f"The kernel behind {self._api.url} was not ready after"
+                    f" {self._settings.gateway.start_seconds:g} s. Look at the gateway's log."
+                )
+
+    def _has_said_hello(self, connection: GatewayConnection, request: str) -> bool:
+        has_said_hello = False
+        for received in connection.receive(_HELLO_SECONDS):
+            if isinstance(received, MessageReceived) and received.message_type == "hello":
+                has_said_hello = True
+            if isinstance(received, KernelGone):
+                raise KernelStartError(
+                    f"The kernel behind {self._api.url} was gone before it was ready:"
+                    f" {connection.loss}."
+                )
+        reply = connection.replies.get(request, {})
+        if reply.get("status") == "error":
+            raise KernelStartError(
+                f"The kernel {self._settings.gateway.kernel_name!r} of the gateway at"
+                f" {self._api.url} cannot be used ({reply.get('ename')}: {reply.get('evalue')})."
+                " It must be a Python kernel with ipykernel 6.29 or newer."
+            )
+        return has_said_hello
+
+    def _takeover_code(self) -> str:
+        settings = {
+            "key": "",
+            "cwd": str(self._settings.cwd),
+            "env_id": self._settings.env_id,
+            "session_id": self._settings.session_id,
+            "environment": dict(self._settings.environment),
+        }
+        names = {path.stem for path in RUNTIME_FOLDER.glob("*.py")}.difference(_NOT_SENT)
+        sources = {f"{_NAME_IN_KERNELS}.{name}": _source(name) for name in names}
+        sources[_NAME_IN_KERNELS] = sources.pop(f"{_NAME_IN_KERNELS}.__init__")
+        sent = json.dumps({"sources": sources, "settings": settings})
+        call = f"install_what_was_sent(**__import__('json').loads({sent!r}))"
+        return f"exec({_source('arrival') + call!r}, {{'__name__': 'taskweaver_arrival'}})"
+
+
+def _source(name: str) -> str:
+    return (RUNTIME_FOLDER / f"{name}.py").read_text(encoding="utf-8")

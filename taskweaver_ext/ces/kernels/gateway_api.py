@@ -1,0 +1,168 @@
+"""A Jupyter gateway's HTTP interface: is it there, may we use it, start and end kernels."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from taskweaver_ext.errors import ConfigError, KernelStartError
+
+_ANSWER_SECONDS = 10.0
+_INTERRUPT_SECONDS = 5.0
+_DELETE_PAUSES = (0.2, 0.5, 1.0, 2.0)
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """Which gateway kernels run behind, and how they are started there."""
+
+    url: str
+    token: str = field(default="", repr=False)
+    kernel_name: str = "python3"
+    """A kernelspec of the gateway; its kernels must be IPython's."""
+    kernel_environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables for the gateway itself: it passes on those that begin with KERNEL_."""
+    verify_tls: bool = True
+    ca_file: Path | None = None
+    """Certificates to trust instead of the system's."""
+    start_seconds: float = 60.0
+    reconnect_seconds: float = 30.0
+    """How long a gateway may be out of reach before its kernels count as lost."""
+
+
+def tls_context(settings: GatewaySettings) -> ssl.SSLContext | None:
+    """How an encrypted gateway is trusted; None for one that is not encrypted."""
+    if not settings.url.startswith("https:"):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=settings.ca_file)
+    except OSError as error:
+        raise ConfigError(
+            f"The certificates in {settings.ca_file} cannot be read: {error}."
+        ) from error
+    if not settings.verify_tls:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+class GatewayApi:
+    """One gateway, as one user; may be used from any thread."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        parts = urlsplit(settings.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(
+                f"{settings.url!r} is not the address of a gateway: it begins with http:// or"
+                " https://, as in http://127.0.0.1:8888 (TASKWEAVER_GATEWAY_URL)."
+            )
+        self.url = settings.url.rstrip("/")
+        self.headers = {"Authorization": f"token {settings.token}"} if settings.token else {}
+        self.tls = tls_context(settings)
+        self._settings = settings
+        self._http = httpx.Client(
+            base_url=self.url,
+            headers=self.headers,
+            timeout=_ANSWER_SECONDS,
+            verify=self.tls or False,
+            trust_env=parts.hostname not in _LOOPBACK,
+        )
+
+    def check(self) -> None:
+        """Raise KernelStartError if the gateway cannot be used, saying why."""
+        name = self._settings.kernel_name
+        # Kernel Gateway lists its kernels to nobody, so the kernelspecs are what tells.
+        answer = self._ask("GET", "/api/kernelspecs")
+        try:
+            known = sorted(answer.json()["kernelspecs"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise KernelStartError(
+                f"What answers at {self.url} is not a Jupyter gateway. Check the address"
+                " (TASKWEAVER_GATEWAY_URL)."
+            ) from error
+        if name not in known:
+            raise KernelStartError(
+                f"The gateway at {self.url} has no kernel {name!r}; it has"
+                f" {', '.join(known) or 'none'}. Choose one of them, or add {name!r} there."
+            )
+
+    def start_kernel(self) -> str:
+        """Start a kernel and return its id."""
+        request = {
+            "name": self._settings.kernel_name,
+            "env": {"KERNEL_USERNAME": "taskweaver", **self._settings.kernel_environment},
+        }
+        answer = self._ask(
+            "POST", "/api/kernels", json=request, timeout=self._settings.start_seconds
+        )
+        try:
+            kernel_id: str = answer.json()["id"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise KernelStartError(
+                f"The gateway at {self.url} started no kernel: {answer.text[:300]}"
+            ) from error
+        return kernel_id
+
+    def interrupt_kernel(self, kernel_id: str) -> None:
+        """Interrupt what a kernel runs; raises httpx.HTTPError when the gateway does not answer."""
+        path = f"/api/kernels/{kernel_id}/interrupt"
+        self._http.post(path, timeout=_INTERRUPT_SECONDS).raise_for_status()
+
+    def delete_kernel(self, kernel_id: str) -> None:
+        """End a kernel, which may be gone already; raises httpx.HTTPError when that fails."""
+        path = f"/api/kernels/{kernel_id}"
+        for pause in _DELETE_PAUSES:
+            if self._http.delete(path).status_code < httpx.codes.INTERNAL_SERVER_ERROR:
+                return
+            # Kernel Gateway cannot end a kernel that it is just starting again.
+            threading.Event().wait(pause)
+        self._http.delete(path).raise_for_status()
+
+    def refusal(self, status: int) -> str:
+        """What to say when the gateway does not let us in."""
+        which = "the token" if self._settings.token else "a request without a token"
+        return (
+            f"The gateway at {self.url} refused {which} ({status}). Set TASKWEAVER_GATEWAY_TOKEN"
+            " to the token it was started with (Kernel Gateway and Enterprise Gateway:"
+            " KG_AUTH_TOKEN or EG_AUTH_TOKEN; Jupyter Server: its own token)."
+        )
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        json: dict[str, Any] | None = None,
+        timeout: float = _ANSWER_SECONDS,
+    ) -> httpx.Response:
+        try:
+            answer = self._http.request(method, path, json=json, timeout=timeout)
+        except httpx.TimeoutException as error:
+            raise KernelStartError(
+                f"The gateway at {self.url} does not answer: {type(error).__name__} at {path}."
+                " Look whether it is overloaded or hangs."
+            ) from error
+        except httpx.HTTPError as error:
+            raise KernelStartError(
+                f"The gateway at {self.url} cannot be reached: {error}. Start it, or check"
+                " TASKWEAVER_GATEWAY_URL."
+            ) from error
+        if answer.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+            raise KernelStartError(self.refusal(answer.status_code))
+        if answer.is_error:
+            raise KernelStartError(
+                f"The gateway at {self.url} answered {answer.status_code} to {method} {path}:"
+                f" {answer.text[:300]}"
+            )
+        return answer
