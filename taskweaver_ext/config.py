@@ -213,6 +213,16 @@ def docker_host() -> str:
     return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
 
 
+def gateway_url() -> str:
+    """The address of the gateway to use; empty: the one that processes of this user share."""
+    return os.environ.get("TASKWEAVER_GATEWAY_URL", "")
+
+
+def gateway_token() -> str:
+    """What lets us in there."""
+    return os.environ.get("TASKWEAVER_GATEWAY_TOKEN", "")
+
+
 @dataclass(frozen=True, slots=True)
 class _Given:
     """A value, and where it came from for messages about it."""

@@ -25,7 +25,9 @@ COMMANDS = {
     "exec": "Run one program in any language and pass on what it writes.",
     "init": "Make a project folder that works.",
     "model": "Bring a model to this machine.",
+    "kernels": "List the kernels that live on this machine.",
     "image": "Build the image that kernels in containers run in.",
+    "gateway": "Look at the gateway that processes on this machine share, start and stop it.",
     "doctor": "Check this machine and say what to do about what is missing.",
 }
 """Each is a module of this package; in the order that `--help` shows."""

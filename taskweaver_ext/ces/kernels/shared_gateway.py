@@ -1,0 +1,218 @@
+"""One gateway on this machine for all processes of a user.
+
+Whoever needs it first starts it, under a lock; the others find it by a file
+in a private folder. Whether it lives is told by a lock that only it holds, so
+that a file left behind by a killed gateway is never believed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+import httpx
+
+from taskweaver_ext import config
+from taskweaver_ext.ces.child_environment import child_environment
+from taskweaver_ext.ces.kernels.gateway_api import GatewaySettings
+from taskweaver_ext.errors import ConfigError, KernelStartError
+
+IDLE_SECONDS = 900.0
+"""How long the gateway stays without kernels."""
+
+_START_SECONDS = 60.0
+_HEALTH_SECONDS = 5.0
+_STOP_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+_SCRIPT = Path(__file__).with_name("gateway_process.py")
+_ALIVE_FILE = "alive"
+_METADATA_FILE = "gateway.json"
+_LOG_FILE = "gateway.log"
+_LOCK_FILE = "lock"
+_LAST_WORDS_CHARACTERS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RunningGateway:
+    """A gateway that runs, as it describes itself."""
+
+    pid: int
+    url: str
+    token: str = field(repr=False)
+    started_at: float
+
+    def is_healthy(self) -> bool:
+        """Whether it answers, and to its token."""
+        try:
+            answer = httpx.get(
+                f"{self.url}/api/kernelspecs",
+                headers={"Authorization": f"token {self.token}"},
+                timeout=_HEALTH_SECONDS,
+                trust_env=False,
+            )
+        except httpx.HTTPError:
+            return False
+        return answer.is_success
+
+
+def default_folder() -> Path:
+    """Where this user's gateway on this machine leaves its files; homes may be shared."""
+    return Path.home() / ".taskweaver" / "gateway" / socket.gethostname()
+
+
+def find_gateway() -> GatewaySettings:
+    """The gateway that is configured, else the shared one, which is started if need be."""
+    if url := config.gateway_url():
+        return GatewaySettings(url=url, token=config.gateway_token())
+    return SharedGateway().connect()
+
+
+class SharedGateway:
+    """The door to the shared gateway; any number of processes and threads may use it."""
+
+    def __init__(self, folder: Path | None = None, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._folder = folder or default_folder()
+        self._idle_seconds = idle_seconds
+
+    def connect(self) -> GatewaySettings:
+        """Find the gateway or start it; raises KernelStartError, or ConfigError without one."""
+        self._prepare_folder()
+        running = self.status()
+        if running is None or not running.is_healthy():
+            with self._lock():
+                running = self._recover()
+        return GatewaySettings(url=running.url, token=running.token)
+
+    def status(self) -> RunningGateway | None:
+        """The gateway that runs, if one does and has said so."""
+        if not self._is_alive():
+            return None
+        try:
+            described = json.loads((self._folder / _METADATA_FILE).read_text())
+            return RunningGateway(
+                int(described["pid"]),
+                str(described["url"]),
+                str(described["token"]),
+                float(described["started_at"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # it is just starting, or ending
+
+    def stop(self) -> bool:
+        """End the gateway and its kernels; False when there was none."""
+        if not self._folder.is_dir():
+            return False
+        with self._lock():
+            running = self._wait_for_metadata(None) if self._is_alive() else None
+            if running is None:
+                return False
+            self._end(running)
+            return True
+
+    def _prepare_folder(self) -> None:
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folder.chmod(0o700)
+        except OSError as error:
+            raise KernelStartError(
+                f"The folder {self._folder} of the shared gateway cannot be made: {error}."
+            ) from error
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Only one process starts or ends the gateway at a time."""
+        with open(self._folder / _LOCK_FILE, "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _is_alive(self) -> bool:
+        """Whether a gateway holds its lock, which the system takes from it when it dies."""
+        try:
+            with open(self._folder / _ALIVE_FILE) as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def _recover(self) -> RunningGateway:
+        """With the lock: use what others have started meanwhile, or replace what is broken."""
+        if self._is_alive():
+            running = self._wait_for_metadata(None)
+            if running is not None and running.is_healthy():
+                return running
+            if running is not None:
+                self._end(running)
+        return self._start()
+
+    def _start(self) -> RunningGateway:
+        if find_spec("kernel_gateway") is None:
+            raise ConfigError(
+                "There is no gateway to use: set TASKWEAVER_GATEWAY_URL, or install one for this"
+                " machine with: pip install jupyter_kernel_gateway"
+            )
+        files = [str(self._folder / name) for name in (_ALIVE_FILE, _METADATA_FILE)]
+        with open(self._folder / _LOG_FILE, "w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-P", str(_SCRIPT), *files, str(self._idle_seconds)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=child_environment(),
+                start_new_session=True,
+                text=True,
+            )
+        # It outlives us, and is reaped if it does not.
+        threading.Thread(target=process.wait, name="taskweaver-gateway", daemon=True).start()
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), process.stdin as token:
+            token.write(f"{secrets.token_urlsafe(32)}\n")
+        running = self._wait_for_metadata(process)
+        if running is None:
+            raise KernelStartError(
+                f"The shared gateway did not start; its log is {self._folder / _LOG_FILE}:"
+                f" {self._last_words()}"
+            )
+        return running
+
+    def _wait_for_metadata(self, process: subprocess.Popen[str] | None) -> RunningGateway | None:
+        """Wait until the gateway has said where it is; None when it has ended instead."""
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            if (running := self.status()) is not None:
+                return running
+            if process is None and not self._is_alive():
+                return None
+            if process is not None and process.poll() is not None:
+                return self._wait_for_metadata(None)  # another one was faster
+            threading.Event().wait(_POLL_SECONDS)
+        return None
+
+    def _end(self, running: RunningGateway) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(running.pid, number)
+            deadline = time.monotonic() + _STOP_SECONDS
+            while self._is_alive() and time.monotonic() < deadline:
+                threading.Event().wait(_POLL_SECONDS)
+            if not self._is_alive():
+                return
+
+    def _last_words(self) -> str:
+        text = (self._folder / _LOG_FILE).read_text(errors="replace")
+        return text[-_LAST_WORDS_CHARACTERS:].strip()
