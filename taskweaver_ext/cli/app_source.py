@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from taskweaver_ext.app import TaskWeaverApp
-from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.chat.console.chat_session import ChatSession, SessionSource
 from taskweaver_ext.chat.console.completion import KernelName
 from taskweaver_ext.chat.console.kernel_names import find_names
@@ -19,12 +18,11 @@ _COMPLETION_SECONDS = 2.0
 
 def sessions_of(app: TaskWeaverApp) -> SessionSource:
     """Let the console make sessions of an application."""
-    environment = app._injector.get(Environment)
 
     def names(session: ChatSession, code: str) -> Sequence[KernelName]:
         try:
             return find_names(
-                lambda source: environment.execute_code(
+                lambda source: app.environment.execute_code(
                     session.session_id, source, timeout=_COMPLETION_SECONDS
                 ),
                 code,

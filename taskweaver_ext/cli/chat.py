@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -22,7 +23,7 @@ from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen
 from taskweaver_ext.cli.app_source import sessions_of
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
-from taskweaver_ext.cli.standard_input import StandardInput
+from taskweaver_ext.cli.standard_input import StandardInput, is_terminal
 
 EXIT_INTERRUPTED = 130
 
@@ -92,5 +93,16 @@ def _chat_through_pipes(source: SessionSource) -> int:
         signals = stack.enter_context(SignalWatch())
         runner.start(signals.pass_to)
         stack.callback(runner.close)
-        exit_code = PipedChat(runner).run(iter(lines.read_line, None))
+        exit_code = PipedChat(runner).run(_lines_of(lines))
         return EXIT_INTERRUPTED if signals.count else exit_code
+
+
+def _lines_of(source: StandardInput) -> Iterator[str]:
+    """Yield lines; a person at a terminal too simple for more is shown where to type."""
+    while True:
+        if is_terminal():
+            click.echo("You > ", nl=False, err=True)
+        line = source.read_line()
+        if line is None:
+            return
+        yield line

@@ -53,7 +53,7 @@ def test_code_grows_line_by_line() -> None:
 def test_control_characters_of_a_model_do_not_reach_the_screen() -> None:
     block = TextBlock("thought", 60, PLAIN)
 
-    assert grown(block, "a\x1b[2Jb\x1b]52;c;eA==\x07c\x9b3A", 2) == [" ├─► [thought] abc"]
+    assert grown(block, "a\x1b[2Jb\x1b]52;c;eA==\x07\x1b[31mc\x9b3A", 2) == [" ├─► [thought] abc"]
 
 
 def test_code_in_colors_says_the_same() -> None:
