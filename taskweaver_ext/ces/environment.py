@@ -19,11 +19,7 @@ from taskweaver_ext.ces.calling import OnEvent, OnOutput
 from taskweaver_ext.ces.child_environment import child_environment
 from taskweaver_ext.ces.interpreters import environment_of, find_python
 from taskweaver_ext.ces.kernel_keeper import KernelKeeper
-from taskweaver_ext.ces.kernel_session import (
-    MAX_DEATHS_IN_A_ROW,
-    KernelSession,
-    SessionFolder,
-)
+from taskweaver_ext.ces.kernel_session import MAX_DEATHS_IN_A_ROW, KernelSession
 from taskweaver_ext.ces.kernels.execution import OnInput
 from taskweaver_ext.ces.kernels.host import EnvMode, KernelHost, StartedKernel, start_kernel
 from taskweaver_ext.ces.kernels.local import LocalKernelHost, LocalKernelSettings
@@ -32,6 +28,8 @@ from taskweaver_ext.ces.kernels.zygote import Zygotes, can_fork
 from taskweaver_ext.ces.late_output import OnLateOutput
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
 from taskweaver_ext.ces.results import ExecutionResult
+from taskweaver_ext.ces.session_folder import SessionFolder
+from taskweaver_ext.ces.session_info import SessionInfo
 from taskweaver_ext.ces.startup_scripts import StartupScripts
 from taskweaver_ext.errors import ConfigError, SessionError
 
@@ -140,6 +138,7 @@ class Environment:
         session = KernelSession(
             session_id,
             folder,
+            mode=self.env_mode,
             start_kernel=lambda: self._start_kernel(session_id, folder.cwd),
             keeper=self._keeper,
             on_late_output=on_late_output,
@@ -214,6 +213,12 @@ class Environment:
             self._sessions.pop(session_id, None)
         self._keeper.remove(session)
         session.stop()
+
+    def sessions(self) -> list[SessionInfo]:
+        """What can be seen of all sessions now, in the order they were started."""
+        with self._lock:
+            sessions = list(self._sessions.values())
+        return [session.describe() for session in sessions]
 
     def load_plugin(
         self, session_id: str, name: str, source: str, config: Mapping[str, Any] | None = None

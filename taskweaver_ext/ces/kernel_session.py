@@ -1,17 +1,14 @@
-"""One session of an environment: its folder, its kernel, and what must outlive a kernel."""
+"""One session of an environment: its kernel, and what must outlive a kernel."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
-import re
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from taskweaver_ext.ces.artifacts import ArtifactStore
@@ -19,11 +16,13 @@ from taskweaver_ext.ces.calling import OnEvent, OnOutput
 from taskweaver_ext.ces.events import StatusChanged
 from taskweaver_ext.ces.kernel_keeper import KernelKeeper
 from taskweaver_ext.ces.kernels.execution import Execution, OnInput
-from taskweaver_ext.ces.kernels.host import StartedKernel
+from taskweaver_ext.ces.kernels.host import EnvMode, StartedKernel
 from taskweaver_ext.ces.kernels.reader import GRACE_SECONDS, KernelReader
 from taskweaver_ext.ces.late_output import LateOutputs, OnLateOutput
 from taskweaver_ext.ces.output_sink import OutputSink
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus, Notice
+from taskweaver_ext.ces.session_folder import NAME, SessionFolder
+from taskweaver_ext.ces.session_info import SessionInfo, SessionRecord, SessionState, memory_of
 from taskweaver_ext.ces.startup_scripts import SCRIPT_SECONDS, StartupScript, StartupScripts
 from taskweaver_ext.errors import KernelDiedError, PluginError, SessionError
 
@@ -33,69 +32,6 @@ TURN_SECONDS = 15.0
 """How long stopping a session waits for the thread whose execution it has just ended."""
 
 _log = logging.getLogger(__name__)
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
-
-
-@dataclass(frozen=True, slots=True)
-class SessionFolder:
-    """Where a session keeps its files; only its owner may look."""
-
-    path: Path
-    cwd: Path
-
-    @classmethod
-    def prepare(
-        cls,
-        env_dir: Path,
-        session_id: str,
-        session_dir: str | Path | None,
-        cwd: str | Path | None,
-    ) -> SessionFolder:
-        """Check the names and make what is missing; raises SessionError."""
-        if not _NAME.fullmatch(session_id):
-            raise SessionError(
-                f"{session_id!r} cannot name a session: use up to 128 letters, digits,"
-                " '-', '_' and '.', not starting with a '.'."
-            )
-        path = Path(session_dir) if session_dir is not None else env_dir / "sessions" / session_id
-        path = path.absolute()
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (path / "ces").mkdir(mode=0o700, exist_ok=True)
-            if cwd is None:
-                (path / "cwd").mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise SessionError(
-                f"The folder of session {session_id!r} cannot be made: {error}."
-                " Choose another session_dir or env_dir."
-            ) from error
-        working_directory = Path(cwd).absolute() if cwd is not None else path / "cwd"
-        _check_working_directory(session_id, working_directory)
-        return cls(path, working_directory)
-
-    @property
-    def outputs(self) -> Path:
-        """Where the whole output of executions is kept."""
-        return self.path / "ces" / "output"
-
-    @property
-    def artifacts(self) -> Path:
-        """Where images and other artifacts are saved."""
-        return self.path / "ces" / "artifacts"
-
-
-def _check_working_directory(session_id: str, path: Path) -> None:
-    if not path.is_dir():
-        reason = "is not a folder" if path.exists() else "does not exist"
-        raise SessionError(
-            f"The working directory {path} of session {session_id!r} {reason}."
-            " Make it, or choose another cwd."
-        )
-    if not os.access(path, os.R_OK | os.X_OK):
-        raise SessionError(
-            f"The working directory {path} of session {session_id!r} may not be entered by this"
-            " user. Change its permissions, or choose another cwd."
-        )
 
 
 class KernelSession:
@@ -112,6 +48,7 @@ class KernelSession:
         session_id: str,
         folder: SessionFolder,
         *,
+        mode: EnvMode,
         start_kernel: Callable[[], StartedKernel],
         keeper: KernelKeeper,
         on_late_output: OnLateOutput | None,
@@ -121,6 +58,7 @@ class KernelSession:
     ) -> None:
         self._id = session_id
         self._folder = folder
+        self._mode = mode
         self._start = start_kernel
         self._keeper = keeper
         self._max_output_bytes = max_output_bytes
@@ -133,6 +71,7 @@ class KernelSession:
         self._turn = threading.Lock()
         self._lock = threading.Lock()
         self._kernel: StartedKernel | None = None
+        self._record: SessionRecord | None = None
         self._reader: KernelReader | None = None
         self._running: Execution | None = None
         self._plugins: dict[str, dict[str, Any]] = {}
@@ -159,6 +98,31 @@ class KernelSession:
         """A kernel is about to start here."""
         self._has_room = True
 
+    def describe(self) -> SessionInfo:
+        """What somebody who looks can see of the session now."""
+        with self._lock:
+            kernel, reader = self._kernel, self._reader
+        is_taken = self._turn.locked()
+        state: SessionState
+        if reader is not None and reader.death is not None:
+            state = "dead"
+        elif kernel is None:
+            state = "starting" if is_taken and self._has_room else "put_away"
+        else:
+            state = "busy" if is_taken else "idle"
+        pid = _pid_of(kernel) if state != "dead" else None
+        return SessionInfo(
+            session_id=self._id,
+            mode=self._mode.value,
+            state=state,
+            owner_pid=os.getpid(),
+            pid=pid,
+            memory_bytes=memory_of(pid),
+            created_at=self._created_at,
+            last_used_at=self._last_used_at,
+            cwd=str(self._folder.cwd),
+        )
+
     def put_away(self, reason: str) -> bool:
         """Stop the kernel if it is idle; the next execution starts another."""
         if not self._turn.acquire(blocking=False):
@@ -182,10 +146,14 @@ class KernelSession:
         """It is this thread's turn; afterwards the kernel is idle again."""
         with self._turn:
             self._idle_since = None
+            if self._record is not None:
+                self._record.begin_use()
             try:
                 yield
             finally:
                 self._last_used_at = time.time()
+                if self._record is not None:
+                    self._record.end_use()
                 if self._has_room:
                     self._idle_since = time.monotonic()
         self._keeper.became_idle()
@@ -202,7 +170,7 @@ class KernelSession:
     ) -> ExecutionResult:
         """Run code when it is its turn."""
         execution_id = ExecutionId(exec_id or f"exec-{uuid.uuid4().hex[:12]}")
-        if not _NAME.fullmatch(execution_id):
+        if not NAME.fullmatch(execution_id):
             raise SessionError(
                 f"{execution_id!r} cannot name an execution: it is used as a file name."
             )
@@ -297,8 +265,17 @@ class KernelSession:
         self._put_away_because = ""
         reader = KernelReader(kernel.host, kernel.connection, self._late_outputs.take, self._id)
         reader.start()
+        record = self._write_record(kernel)
         with self._lock:
-            self._kernel, self._reader = kernel, reader
+            self._kernel, self._reader, self._record = kernel, reader, record
+
+    def _write_record(self, kernel: StartedKernel) -> SessionRecord:
+        return SessionRecord(
+            self.describe(),
+            pid=_pid_of(kernel),
+            # Hosts that have a private folder on this machine keep the record there.
+            folder=getattr(kernel.host, "folder", None),
+        )
 
     def _run_startup_scripts(self) -> bool:
         """Run what belongs to every kernel; False when that took the kernel down."""
@@ -325,8 +302,10 @@ class KernelSession:
 
     def _stop_kernel(self) -> None:
         with self._lock:
-            kernel, reader = self._kernel, self._reader
-            self._kernel = self._reader = None
+            kernel, reader, record = self._kernel, self._reader, self._record
+            self._kernel = self._reader = self._record = None
+        if record is not None:
+            record.remove()
         if reader is not None:
             reader.stop()
         if kernel is not None:
@@ -412,3 +391,9 @@ class KernelSession:
             timeout=timeout,
         )
         return self._run(execution)
+
+
+def _pid_of(kernel: StartedKernel | None) -> int | None:
+    """The kernel's process, where it is one of this machine."""
+    pid: int | None = getattr(kernel.host, "pid", None) if kernel is not None else None
+    return pid

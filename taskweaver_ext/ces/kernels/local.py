@@ -84,6 +84,11 @@ class LocalKernelHost:
         """The kernel's process id, once it has one."""
         return self._process.pid if self._process else None
 
+    @property
+    def folder(self) -> Path:
+        """The private folder with its sockets; removed by `stop`."""
+        return self._folder
+
     def start(self) -> KernelConnection:
         """Start the process and wait for its hello."""
         key = uuid.uuid4().hex

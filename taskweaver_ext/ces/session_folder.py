@@ -1,0 +1,75 @@
+"""Where a session keeps its files, and what may name it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from taskweaver_ext.errors import SessionError
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
+"""What may name a session or an execution, because it is used as a file name."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFolder:
+    """Where a session keeps its files; only its owner may look."""
+
+    path: Path
+    cwd: Path
+
+    @classmethod
+    def prepare(
+        cls,
+        env_dir: Path,
+        session_id: str,
+        session_dir: str | Path | None,
+        cwd: str | Path | None,
+    ) -> SessionFolder:
+        """Check the names and make what is missing; raises SessionError."""
+        if not NAME.fullmatch(session_id):
+            raise SessionError(
+                f"{session_id!r} cannot name a session: use up to 128 letters, digits,"
+                " '-', '_' and '.', not starting with a '.'."
+            )
+        path = Path(session_dir) if session_dir is not None else env_dir / "sessions" / session_id
+        path = path.absolute()
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (path / "ces").mkdir(mode=0o700, exist_ok=True)
+            if cwd is None:
+                (path / "cwd").mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise SessionError(
+                f"The folder of session {session_id!r} cannot be made: {error}."
+                " Choose another session_dir or env_dir."
+            ) from error
+        working_directory = Path(cwd).absolute() if cwd is not None else path / "cwd"
+        _check_working_directory(session_id, working_directory)
+        return cls(path, working_directory)
+
+    @property
+    def outputs(self) -> Path:
+        """Where the whole output of executions is kept."""
+        return self.path / "ces" / "output"
+
+    @property
+    def artifacts(self) -> Path:
+        """Where images and other artifacts are saved."""
+        return self.path / "ces" / "artifacts"
+
+
+def _check_working_directory(session_id: str, path: Path) -> None:
+    if not path.is_dir():
+        reason = "is not a folder" if path.exists() else "does not exist"
+        raise SessionError(
+            f"The working directory {path} of session {session_id!r} {reason}."
+            " Make it, or choose another cwd."
+        )
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise SessionError(
+            f"The working directory {path} of session {session_id!r} may not be entered by this"
+            " user. Change its permissions, or choose another cwd."
+        )

@@ -1,0 +1,64 @@
+"""`taskweaver-ext kernels`: which kernels live on this machine, and whose they are."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+
+import click
+
+from taskweaver_ext.ces.session_info import SessionInfo, sessions_of_this_user
+
+_HEADINGS = ("SESSION", "HOST", "STATE", "PID", "MEMORY", "AGE", "LAST USE", "OWNER", "FOLDER")
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_MEBIBYTE = 1 << 20
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON array, for programs.")
+def command(as_json: bool) -> None:
+    """List the kernels of all your processes on this machine.
+
+    A stale one is what a program left behind that was killed; its kernel has ended with it.
+    """
+    sessions = sessions_of_this_user()
+    if as_json:
+        click.echo(json.dumps([asdict(session) for session in sessions], indent=2))
+    elif not sessions:
+        click.echo("no kernels", err=True)
+    else:
+        now = time.time()
+        for line in _table([_HEADINGS, *(_row(session, now) for session in sessions)]):
+            click.echo(line)
+
+
+def _row(session: SessionInfo, now: float) -> tuple[str, ...]:
+    memory = session.memory_bytes
+    return (
+        session.session_id,
+        session.mode,
+        session.state,
+        str(session.pid or "-"),
+        "-" if memory is None else f"{memory // _MEBIBYTE} MiB",
+        _duration(now - session.created_at),
+        "now" if session.state == "busy" else f"{_duration(now - session.last_used_at)} ago",
+        str(session.owner_pid),
+        session.cwd,
+    )
+
+
+def _duration(seconds: float) -> str:
+    """A length of time in its largest unit."""
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return "0 s"
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
