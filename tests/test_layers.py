@@ -53,8 +53,6 @@ ORDER = (
     "ces.startup_scripts",
     "ces.session_folder",
     "ces.session_info",
-    "ces.session_folder",
-    "ces.session_info",
     "ces.kernel_session",
     "ces.environment",
     "ces.shell",

@@ -26,7 +26,6 @@ COMMANDS = {
     "init": "Make a project folder that works.",
     "model": "Bring a model to this machine.",
     "kernels": "List the kernels that live on this machine.",
-    "kernels": "List the kernels that live on this machine.",
     "image": "Build the image that kernels in containers run in.",
     "gateway": "Look at the gateway that processes on this machine share, start and stop it.",
     "doctor": "Check this machine and say what to do about what is missing.",
