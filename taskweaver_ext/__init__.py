@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from taskweaver_ext.app import TaskWeaverApp as TaskWeaverApp
     from taskweaver_ext.ces.environment import Environment as Environment
     from taskweaver_ext.ces.events import ArtifactProduced as ArtifactProduced
     from taskweaver_ext.ces.events import DisplayProduced as DisplayProduced
@@ -25,10 +26,17 @@ if TYPE_CHECKING:
     from taskweaver_ext.ces.events import StatusChanged as StatusChanged
     from taskweaver_ext.ces.events import StatusReported as StatusReported
     from taskweaver_ext.ces.kernels.host import EnvMode as EnvMode
+    from taskweaver_ext.ces.process import ProcessExecutor as ProcessExecutor
+    from taskweaver_ext.ces.python_tool import PythonTool as PythonTool
+    from taskweaver_ext.ces.registry import ExecutorRegistry as ExecutorRegistry
+    from taskweaver_ext.ces.results import Display as Display
     from taskweaver_ext.ces.results import ExecutionArtifact as ExecutionArtifact
     from taskweaver_ext.ces.results import ExecutionResult as ExecutionResult
     from taskweaver_ext.ces.results import ExecutionStatus as ExecutionStatus
     from taskweaver_ext.ces.results import KernelDeath as KernelDeath
+    from taskweaver_ext.ces.results import Notice as Notice
+    from taskweaver_ext.ces.session_info import SessionInfo as SessionInfo
+    from taskweaver_ext.ces.shell import ShellExecutor as ShellExecutor
     from taskweaver_ext.conversation import Attachment as Attachment
     from taskweaver_ext.conversation import AttachmentType as AttachmentType
     from taskweaver_ext.conversation import Post as Post
@@ -46,6 +54,12 @@ if TYPE_CHECKING:
     from taskweaver_ext.event_emitter import SessionEventEmitter as SessionEventEmitter
     from taskweaver_ext.llm.chat_model import ChatModel as ChatModel
     from taskweaver_ext.output_batcher import OutputBatcher as OutputBatcher
+    from taskweaver_ext.plugins import Plugin as Plugin
+    from taskweaver_ext.plugins import PluginContext as PluginContext
+    from taskweaver_ext.plugins import register_plugin as register_plugin
+    from taskweaver_ext.plugins import test_plugin as test_plugin
+    from taskweaver_ext.roles.role import Role as Role
+    from taskweaver_ext.session import Session as Session
     from taskweaver_ext.session_events import EventScope as EventScope
     from taskweaver_ext.session_events import PostEventType as PostEventType
     from taskweaver_ext.session_events import RoundEventType as RoundEventType
@@ -73,10 +87,12 @@ _MODULE_OF_NAME = {
     "StatusChanged": "taskweaver_ext.ces.events",
     "StatusReported": "taskweaver_ext.ces.events",
     "EnvMode": "taskweaver_ext.ces.kernels.host",
+    "PythonTool": "taskweaver_ext.ces.python_tool",
     "ExecutionArtifact": "taskweaver_ext.ces.results",
     "ExecutionResult": "taskweaver_ext.ces.results",
     "ExecutionStatus": "taskweaver_ext.ces.results",
     "KernelDeath": "taskweaver_ext.ces.results",
+    "SessionInfo": "taskweaver_ext.ces.session_info",
     "Attachment": "taskweaver_ext.conversation",
     "AttachmentType": "taskweaver_ext.conversation",
     "Post": "taskweaver_ext.conversation",
@@ -104,6 +120,18 @@ _MODULE_OF_NAME = {
     "ChannelParser": "taskweaver_ext.streaming.channels",
     "ExecWidget": "taskweaver_ext.streaming.exec_widget",
     "JsonStringStream": "taskweaver_ext.text.json_stream",
+    "ShellExecutor": "taskweaver_ext.ces.shell",
+    "ProcessExecutor": "taskweaver_ext.ces.process",
+    "ExecutorRegistry": "taskweaver_ext.ces.registry",
+    "TaskWeaverApp": "taskweaver_ext.app",
+    "Session": "taskweaver_ext.session",
+    "Role": "taskweaver_ext.roles.role",
+    "Plugin": "taskweaver_ext.plugins",
+    "PluginContext": "taskweaver_ext.plugins",
+    "register_plugin": "taskweaver_ext.plugins",
+    "test_plugin": "taskweaver_ext.plugins",
+    "Notice": "taskweaver_ext.ces.results",
+    "Display": "taskweaver_ext.ces.results",
 }
 
 __all__ = sorted(_MODULE_OF_NAME)

@@ -33,15 +33,24 @@ ORDER = (
     "ces.interpreters",
     "ces.kernel_runtime",
     "ces.kernels.host",
+    "ces.kernels.tracing",
     "ces.kernels.jupyter_messages",
-    "ces.kernels.connection",
     "ces.kernels.frames",
     "ces.kernels.wire",
+    "ces.calling",
     "ces.kernels.execution",
     "ces.kernels.reader",
     "ces.kernels.zygote",
     "ces.kernels.local",
     "ces.kernels.container_base_image",
+    "ces.kernels.container_events",
+    "ces.kernels.container_engine",
+    "ces.kernels.container_image",
+    "ces.kernels.container_limits",
+    "ces.kernels.container_description",
+    "ces.kernels.container_connection",
+    "ces.kernels.container_failures",
+    "ces.kernels.container_leftovers",
     "ces.kernels.container",
     "ces.kernels.gateway_api",
     "ces.kernels.gateway_messages",
@@ -53,14 +62,27 @@ ORDER = (
     "ces.startup_scripts",
     "ces.session_folder",
     "ces.session_info",
+    "ces.kernel_keeper",
     "ces.kernel_session",
+    "ces.kernels.spare",
     "ces.environment",
+    "ces.exec_errors",
+    "ces.run_records",
+    "ces.bash",
+    "ces.process_output",
+    "ces.program",
+    "ces.shell_command",
+    "ces.shell_reader",
     "ces.shell",
+    "ces.languages",
+    "ces.binary_record",
+    "ces.process_run",
     "ces.process",
     "ces.registry",
     "ces.display_text",
     "ces.cell_record",
     "ces.python_call",
+    "ces.tool_choice",
     "ces.python_tool",
     "conversation",
     "session_events",
@@ -80,6 +102,7 @@ ORDER = (
     "session",
     "app",
     "chat",
+    "demo",
     "cli",
 )
 """Modules, and packages whose modules may import each other as they like."""
@@ -89,8 +112,9 @@ KERNEL_RUNTIME = "ces.kernel_runtime"
 IN_EVERY_KERNEL = {"IPython", "ipykernel", "jupyter_client", "traitlets", "zmq"}
 NAME_IN_KERNELS = "taskweaver_kernel"
 
-MAY_IMPORT_LATE = {"", "cli", "llm", KERNEL_RUNTIME}
-"""The root exports lazily, commands stay light, vendors' SDKs are optional."""
+MAY_IMPORT_LATE = {"", "cli", "llm", "app", "ces.environment", KERNEL_RUNTIME}
+"""The root exports lazily, commands stay light, vendors' SDKs are optional, and only who runs
+containers or gateways pays for them."""
 MAY_READ_THE_ENVIRONMENT = {"config", "ces.child_environment", KERNEL_RUNTIME}
 ENVIRONMENT_NAMES = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 
