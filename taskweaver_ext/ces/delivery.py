@@ -59,7 +59,7 @@ class _Recorded:
         """Append to the last run, or start the next."""
         self.offsets.setdefault(stream, offset)
         if (len(self.lengths) - 1) % 2 != STREAMS.index(stream):
-            if len(self.lengths) >= _MAX_RUNS:
+            if len(self.lengths) >= _MAX_RUNS and self.taken <= len(self.lengths) - 2:
                 self.lengths[-2] += size
                 return
             self.lengths.append(0)

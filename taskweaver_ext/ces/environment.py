@@ -24,6 +24,7 @@ from taskweaver_ext.ces.kernels.execution import OnInput
 from taskweaver_ext.ces.kernels.host import EnvMode, KernelHost, StartedKernel, start_kernel
 from taskweaver_ext.ces.kernels.local import LocalKernelHost, LocalKernelSettings
 from taskweaver_ext.ces.kernels.spare import SpareKernels
+from taskweaver_ext.ces.kernels.tracing import traced_if_wanted
 from taskweaver_ext.ces.kernels.zygote import Zygotes, can_fork
 from taskweaver_ext.ces.late_output import OnLateOutput
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
@@ -31,10 +32,11 @@ from taskweaver_ext.ces.results import ExecutionResult
 from taskweaver_ext.ces.session_folder import SessionFolder
 from taskweaver_ext.ces.session_info import SessionInfo
 from taskweaver_ext.ces.startup_scripts import StartupScripts
-from taskweaver_ext.errors import ConfigError, SessionError
+from taskweaver_ext.errors import SessionError
 
 if TYPE_CHECKING:
     from taskweaver_ext.ces.kernels.container_description import ContainerSettings
+    from taskweaver_ext.ces.kernels.gateway_api import GatewaySettings
 
 
 class Environment:
@@ -64,6 +66,7 @@ class Environment:
         prelude: str | None = None,
         modules: Sequence[str | Path] = (),
         container: ContainerSettings | None = None,
+        gateway: GatewaySettings | None = None,
     ) -> None:
         """Settings of all sessions.
 
@@ -84,16 +87,14 @@ class Environment:
             modules: Folders whose `*.py` files run in every kernel when it starts, their public
                 names becoming the user's; a later folder's file replaces one of the same name.
             container: How containers are made, with `EnvMode.Container`.
+            gateway: Which gateway is used, with `EnvMode.Gateway`. None: the one that
+                TASKWEAVER_GATEWAY_URL names, else one that processes of this user share.
         """
-        if env_mode is EnvMode.Gateway:
-            raise ConfigError(
-                "Kernels behind a gateway are not supported yet; use EnvMode.Local or"
-                " EnvMode.Container."
-            )
         self.env_id = env_id or f"env-{uuid.uuid4().hex[:8]}"
         self.env_dir = Path(env_dir).absolute()
         self.env_mode = env_mode
         self._container = container
+        self._gateway = gateway
         self._python = python
         self._variables = dict(env or {})
         self._memory_limit = memory_limit
@@ -106,6 +107,7 @@ class Environment:
         self._keeper = KernelKeeper(max_kernels, idle_seconds)
         self._sessions: dict[str, KernelSession] = {}
         self._lock = threading.Lock()
+        self._is_closed = False
         self._warm_up()
         can_spare = env_mode is EnvMode.Local and spare_kernels > 0
         self._spares = SpareKernels(spare_kernels, self._start_spare) if can_spare else None
@@ -134,12 +136,16 @@ class Environment:
             SessionError: The session exists, or a folder cannot be used.
             KernelStartError: The kernel did not become ready.
         """
+        if self._is_closed:
+            raise SessionError("The environment has been closed. Open another to start sessions.")
         folder = SessionFolder.prepare(self.env_dir, session_id, session_dir, cwd)
         session = KernelSession(
             session_id,
             folder,
             mode=self.env_mode,
-            start_kernel=lambda: self._start_kernel(session_id, folder.cwd),
+            start_kernel=lambda: traced_if_wanted(
+                self._start_kernel(session_id, folder.cwd), session_id
+            ),
             keeper=self._keeper,
             on_late_output=on_late_output,
             max_output_bytes=self._max_output_bytes,
@@ -245,6 +251,7 @@ class Environment:
     def close(self) -> None:
         """Stop every session and let go of everything."""
         with self._lock:
+            self._is_closed = True
             sessions, self._sessions = list(self._sessions.values()), {}
         self._keeper.close()
         for session in sessions:
@@ -279,6 +286,8 @@ class Environment:
     def _start_kernel(self, session_id: str, cwd: Path) -> StartedKernel:
         if self.env_mode is EnvMode.Container:
             return start_kernel(self._make_container_host(session_id, cwd))
+        if self.env_mode is EnvMode.Gateway:
+            return start_kernel(self._make_gateway_host(session_id, cwd))
         python, environment = self._interpreter(cwd)
         is_common = python == self._interpreter(self.env_dir)[0]
         if self._spares and is_common and (spare := self._spares.take()) is not None:
@@ -325,3 +334,17 @@ class Environment:
             environment=self._variables,
         )
         return ContainerKernelHost(settings, self._context)
+
+    def _make_gateway_host(self, session_id: str, cwd: Path) -> KernelHost:
+        # Only who uses gateways pays for their machinery.
+        from taskweaver_ext.ces.kernels.gateway import GatewayKernelHost, GatewayKernelSettings
+        from taskweaver_ext.ces.kernels.shared_gateway import find_gateway
+
+        settings = GatewayKernelSettings(
+            gateway=self._gateway or find_gateway(),
+            cwd=cwd,
+            env_id=self.env_id,
+            session_id=session_id,
+            environment=self._variables,
+        )
+        return GatewayKernelHost(settings)

@@ -82,6 +82,8 @@ class InputRequested:
     execution_id: ExecutionId
     prompt: str
     password: bool = False
+    number: int = 0
+    """Counts the questions, so that an answer is not taken for another's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

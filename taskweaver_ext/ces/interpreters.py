@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from taskweaver_ext.errors import KernelStartError
@@ -46,11 +47,16 @@ def environment_of(python: str, environment: dict[str, str]) -> dict[str, str]:
     return {**environment, "PATH": f"{folder}{os.pathsep}{path}"}
 
 
-def explain_why_unusable(python: str) -> KernelStartError | None:
+def explain_why_unusable(python: str, environment: Mapping[str, str]) -> KernelStartError | None:
     """The error for an interpreter that cannot run a kernel; None for one that can."""
     try:
         check = subprocess.run(
-            [python, "-c", "import ipykernel"], capture_output=True, text=True, timeout=60
+            [python, "-c", "import ipykernel"],
+            env=dict(environment),
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
     except FileNotFoundError:
         return KernelStartError(

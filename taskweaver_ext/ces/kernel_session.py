@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import threading
@@ -18,6 +19,7 @@ from taskweaver_ext.ces.kernel_keeper import KernelKeeper
 from taskweaver_ext.ces.kernels.execution import Execution, OnInput
 from taskweaver_ext.ces.kernels.host import EnvMode, StartedKernel
 from taskweaver_ext.ces.kernels.reader import GRACE_SECONDS, KernelReader
+from taskweaver_ext.ces.kernels.tracing import reached, startup_stages
 from taskweaver_ext.ces.late_output import LateOutputs, OnLateOutput
 from taskweaver_ext.ces.output_sink import OutputSink
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus, Notice
@@ -80,6 +82,8 @@ class KernelSession:
         self._is_stopped = False
         self._has_room = False
         self._put_away_because = ""
+        self._restarted = ""
+        self._turn_holder = 0
         self._created_at = time.time()
         self._last_used_at = time.time()
         self._idle_since: float | None = None
@@ -144,13 +148,20 @@ class KernelSession:
     @contextlib.contextmanager
     def _using(self) -> Iterator[None]:
         """It is this thread's turn; afterwards the kernel is idle again."""
+        if self._turn_holder == threading.get_ident():
+            raise SessionError(
+                f"Session {self._id!r} was used from one of its own callbacks, while its code"
+                " runs. Use another session there, or wait for the result."
+            )
         with self._turn:
+            self._turn_holder = threading.get_ident()
             self._idle_since = None
             if self._record is not None:
                 self._record.begin_use()
             try:
                 yield
             finally:
+                self._turn_holder = 0
                 self._last_used_at = time.time()
                 if self._record is not None:
                     self._record.end_use()
@@ -186,7 +197,9 @@ class KernelSession:
                 on_input=on_input,
                 timeout=timeout,
             )
-            if restarted := self._ensure_kernel():
+            self._ensure_kernel()
+            restarted, self._restarted = self._restarted, ""
+            if restarted:
                 execution.add_notice(Notice(kind="restarted", message=restarted))
                 execution.say(
                     StatusChanged(execution_id=execution_id, status="restarted", detail=restarted)
@@ -233,8 +246,8 @@ class KernelSession:
         """Take a plugin out of the kernel."""
         with self._using():
             self._ensure_kernel()
-            self._command("unload_plugin", {"name": name})
             self._plugins.pop(name, None)
+            self._command("unload_plugin", {"name": name})
 
     def test_plugin(self, name: str) -> None:
         """Run a plugin's tests."""
@@ -251,12 +264,17 @@ class KernelSession:
 
     def _start_kernel(self) -> None:
         """Start a kernel and put into it what every kernel of the session has."""
-        self._open_kernel()
-        while not self._run_startup_scripts():
-            self._stop_kernel()
+        with startup_stages(self._id):
             self._open_kernel()
-        for plugin in self._plugins.values():
-            self._command("load_plugin", plugin)
+            while not self._run_startup_scripts():
+                self._stop_kernel()
+                self._open_kernel()
+            reached("startup scripts have run")
+            for name, plugin in self._plugins.items():
+                result = self._ask_runtime("load_plugin", plugin)
+                if not result.is_success:
+                    message = f"Plugin {name!r} could not be loaded again: {result.error}"
+                    self._start_notices.append(Notice(kind="host", message=message))
 
     def _open_kernel(self) -> None:
         if self._is_stopped:
@@ -267,7 +285,18 @@ class KernelSession:
         reader.start()
         record = self._write_record(kernel)
         with self._lock:
-            self._kernel, self._reader, self._record = kernel, reader, record
+            was_stopped = self._was_stopped()  # while the kernel started
+            if not was_stopped:
+                self._kernel, self._reader, self._record = kernel, reader, record
+        if not was_stopped:
+            return
+        record.remove()
+        reader.stop()
+        kernel.host.stop()
+        raise SessionError(f"Session {self._id!r} was stopped while its kernel started.")
+
+    def _was_stopped(self) -> bool:
+        return self._is_stopped
 
     def _write_record(self, kernel: StartedKernel) -> SessionRecord:
         return SessionRecord(
@@ -313,12 +342,12 @@ class KernelSession:
         self._has_room = False
         self._idle_since = None
 
-    def _ensure_kernel(self) -> str:
-        """Start a fresh kernel if the last one is gone; returns what that costs."""
+    def _ensure_kernel(self) -> None:
+        """Start a fresh kernel if the last one is gone; the next execution says what that costs."""
         with self._lock:
             reader = self._reader
         if reader is not None and reader.death is None:
-            return ""
+            return
         if len(self._deaths) >= self._max_deaths_in_a_row:
             raise KernelDiedError(
                 f"The kernel of session {self._id!r} died {len(self._deaths)} times in a row"
@@ -331,7 +360,7 @@ class KernelSession:
             cause = f"The kernel was put away ({self._put_away_because or 'it was stopped'})"
         self._stop_kernel()
         self._start_kernel()
-        return (
+        self._restarted = (
             f"{cause}; this ran on a fresh one: variables of earlier executions are lost,"
             " plugins are loaded again."
         )
@@ -342,9 +371,10 @@ class KernelSession:
             self._running = execution
         if kernel is None or reader is None:
             raise SessionError(f"Session {self._id!r} has been stopped. Start it again to use it.")
+        _check_that_it_can_be_sent(execution.metadata)
         try:
             execution.metadata.update(kernel.metadata)
-            execution.answer = lambda text: reader.answer(execution, text)
+            execution.answer = lambda question, text: reader.answer(execution, question, text)
             reader.submit(execution)
             result = execution.deliver()
         except BaseException:
@@ -397,3 +427,13 @@ def _pid_of(kernel: StartedKernel | None) -> int | None:
     """The kernel's process, where it is one of this machine."""
     pid: int | None = getattr(kernel.host, "pid", None) if kernel is not None else None
     return pid
+
+
+def _check_that_it_can_be_sent(metadata: Mapping[str, Any]) -> None:
+    try:
+        json.dumps(metadata)
+    except (TypeError, ValueError) as error:
+        raise SessionError(
+            f"Session variables and plugin settings travel as JSON, and these cannot: {error}."
+            " Use texts, numbers, lists and mappings."
+        ) from error

@@ -7,6 +7,7 @@ and given to the handler on a thread of ours, in order.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
@@ -22,6 +23,8 @@ OnLateOutput: TypeAlias = Callable[[LateOutput], None]
 
 _MAX_WAITING = 256
 """Pieces that may wait for a slow handler; beyond, they are in the files only."""
+
+_CLOSE_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -61,9 +64,11 @@ class LateOutputs:
 
     def close(self) -> None:
         """Let the handler finish what is queued and end its thread."""
-        if self._thread is not None:
-            self._waiting.put(None)
-            self._thread.join()
+        if self._thread is None:
+            return
+        with contextlib.suppress(queue.Full):  # its handler does not return
+            self._waiting.put(None, timeout=_CLOSE_SECONDS)
+        self._thread.join(_CLOSE_SECONDS)
 
     def _record(self, execution_id: ExecutionId, stream: StreamName, data: bytes) -> None:
         if self._bytes_left < len(data):

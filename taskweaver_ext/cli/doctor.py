@@ -126,8 +126,9 @@ def _check_disk() -> Finding:
 
 
 def _check_ipykernel() -> Finding:
-    python = find_python(None, Path.cwd(), child_environment())
-    if (error := explain_why_unusable(python)) is not None:
+    environment = child_environment()
+    python = find_python(None, Path.cwd(), environment)
+    if (error := explain_why_unusable(python, environment)) is not None:
         what, _, advice = str(error).partition(" Install it with: ")
         return Finding(
             name="ipykernel",

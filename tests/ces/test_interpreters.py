@@ -95,12 +95,12 @@ def test_one_that_is_not_there_or_does_not_run_is_named(tmp_path: Path) -> None:
     broken.write_text("#!/bin/sh\necho broken >&2; exit 3\n")
     broken.chmod(0o755)
 
-    missing = explain_why_unusable(str(tmp_path / "nowhere"))
-    failing = explain_why_unusable(str(broken))
+    missing = explain_why_unusable(str(tmp_path / "nowhere"), {})
+    failing = explain_why_unusable(str(broken), {})
 
     assert "There is no Python at" in str(missing)
     assert "fails to start: broken" in str(failing)
-    assert explain_why_unusable(sys.executable) is None
+    assert explain_why_unusable(sys.executable, {}) is None
 
 
 def test_a_kernel_runs_on_its_folders_environment_in_that_folder(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import fcntl
 import os
 import select
 from collections.abc import Iterator
@@ -38,7 +39,8 @@ class ChildPipes:
 
     def begin(self, ordinal: int) -> list[int]:
         """Route descriptors 1 and 2 to this execution; return new reading ends, if any."""
-        if not self.may_have_children:
+        # Code may have closed descriptor 1 or 2, and their pipes ended with that.
+        if not self.may_have_children and all(known in self._pipes for known in self._current):
             for descriptor in self._current:
                 self._pipes[descriptor].ordinal = ordinal
             return []
@@ -50,7 +52,7 @@ class ChildPipes:
         return self._current
 
     def _open(self, ordinal: int, kind: int, target: int) -> int:
-        reader, writer = os.pipe()
+        reader, writer = map(_above_the_standard_ones, os.pipe())
         os.set_blocking(reader, False)
         os.dup2(writer, target, inheritable=True)
         os.close(writer)
@@ -88,3 +90,13 @@ class ChildPipes:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         self._pipes.clear()
+        self._poller = select.poll()
+
+
+def _above_the_standard_ones(descriptor: int) -> int:
+    """Move a descriptor out of the way: code may have closed 0, 1 or 2."""
+    if descriptor > 2:
+        return descriptor
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(descriptor)
+    return moved

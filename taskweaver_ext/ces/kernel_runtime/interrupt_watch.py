@@ -8,6 +8,7 @@ the interpreter writes to, and send it again until Python has heeded it.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -30,6 +31,8 @@ class InterruptWatch:
     def __init__(self, is_wanted: Callable[[], bool]) -> None:
         self._is_wanted = is_wanted
         self._heeded_at = 0.0
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """Waits while a cell awaits; a signal does not wake it by itself."""
         self._reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -55,7 +58,13 @@ class InterruptWatch:
             arrived_at = time.monotonic()
             wait_seconds = _FIRST_WAIT_SECONDS
             time.sleep(wait_seconds)
+            if self.loop is not None:
+                self.loop.call_soon_threadsafe(_look_around)
             while self._is_wanted() and self._heeded_at < arrived_at - _RECENTLY_SECONDS:
                 signal.pthread_kill(main_thread, signal.SIGINT)
                 time.sleep(wait_seconds)
                 wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
+
+
+def _look_around() -> None:
+    """Nothing: that it is called makes the loop see what the signal's handler left for it."""

@@ -8,11 +8,13 @@ same afterwards.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import resource
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable
@@ -32,6 +34,11 @@ _MAY_END_US = frozenset(("os.kill", "os.killpg", "signal.pthread_kill", "ctypes.
 NOT_FOR_THE_WIRE = frozenset(("status", "execute_input", "iopub_welcome", "shutdown_reply"))
 
 _DELIMITER = b"<IDS|MSG>"
+_STARTED = "started\n{}"
+
+_MAX_MESSAGE_BYTES = 64 << 20
+_MAX_CUT_CHARACTERS = 1 << 20
+_MAX_CUT_PARTS = 1000
 
 Run = Callable[[], Awaitable["dict[str, Any]"]]
 
@@ -88,6 +95,8 @@ class Runtime:
         if message_type in NOT_FOR_THE_WIRE:
             return
         if os.getpid() == self._kernel_pid:
+            if len(content) > _MAX_MESSAGE_BYTES:
+                content = json.dumps(_cut(json.loads(content))).encode()
             self.queue.say(MESSAGE, f"{message_type}\n{content.decode()}")
 
     async def execute(self, request: dict[str, Any], run: Run) -> dict[str, Any]:
@@ -95,16 +104,29 @@ class Runtime:
         ordinal = int(request.get("ordinal", 0))
         if 0 < ordinal <= self.queue.latest_ordinal:
             return {"status": "ok"}  # sent again by a client that lost its line
+        try:
+            reply = await self._run(ordinal, request, run)
+        except BaseException as error:  # noqa: BLE001 - the client must hear an end in any case
+            self._code_is_running = False
+            reply = _error_reply(error)
+        self.queue.say(ENDED, json.dumps(_cut(reply), default=str))
+        return reply
+
+    async def _run(self, ordinal: int, request: dict[str, Any], run: Run) -> dict[str, Any]:
         self.queue.begin(ordinal)
         self.context.begin(request)
+        if threading.current_thread() is threading.main_thread():
+            self._interrupt_watch.loop = asyncio.get_running_loop()
+            signal.signal(signal.SIGINT, self._interrupt)  # whatever the last cell made of it
         processor_seconds = time.process_time()
         # An interrupt may strike until the flag is down again, so the flag is taken
         # down before anything is called, on both ways out.
         try:
             self._code_is_running = True
+            self.queue.say(MESSAGE, _STARTED)
             reply = self._command(request) if "command" in request else await run()
             self._code_is_running = False
-        except BaseException as error:  # noqa: BLE001 - the client must hear an end in any case
+        except BaseException as error:  # noqa: BLE001 - how code ends is a result
             self._code_is_running = False
             reply = _error_reply(error)
         if os.getpid() != self._kernel_pid:
@@ -113,9 +135,7 @@ class Runtime:
         self.context.announce_what_was_made()
         if isinstance(ended_with := self._take_exception(), SystemExit):
             reply = {**reply, "exit_code": self._exit_code(ended_with.code)}
-        usage = _usage(time.process_time() - processor_seconds)
-        self.queue.say(ENDED, json.dumps({**reply, "usage": usage}, default=str))
-        return reply
+        return {**reply, "usage": _usage(time.process_time() - processor_seconds)}
 
     def is_running(self, ordinal: int) -> bool:
         """Whether code of this execution is running."""
@@ -150,7 +170,7 @@ class Runtime:
     def _put_back_streams(self) -> None:
         """Code may replace `sys.stdout`; the next execution gets the kernel's own again."""
         for name, own in (("stdout", self.stdout), ("stderr", self.stderr)):
-            current = getattr(sys, name)
+            current: Any = getattr(sys, name, None)
             if current is not own:
                 try:
                     current.flush()
@@ -213,6 +233,18 @@ def message_type_of(frames: list[Any]) -> str:
     header = frames.index(_DELIMITER) + 2
     message_type: str = json.loads(bytes(frames[header]))["msg_type"]
     return message_type
+
+
+def _cut(value: Any) -> Any:
+    """Cut the long texts in a message that is too large to send whole."""
+    if isinstance(value, dict):
+        return {key: _cut(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_cut(part) for part in value[:_MAX_CUT_PARTS]]
+    if isinstance(value, str) and len(value) > _MAX_CUT_CHARACTERS:
+        left_out = len(value) - _MAX_CUT_CHARACTERS
+        return f"{value[:_MAX_CUT_CHARACTERS]}\n[... {left_out:,} more characters are left out]"
+    return value
 
 
 def _usage(cpu_seconds: float) -> dict[str, Any]:

@@ -100,9 +100,9 @@ class FrameSender:
         if self._owner == threading.get_ident():
             return
         with self._lock:
-            self._owner = threading.get_ident()
-            self._gate.close()
             try:
+                self._gate.close()
+                self._owner = threading.get_ident()
                 self._send_rest()
                 while frames := take():
                     self._rest = memoryview(frames)

@@ -74,10 +74,13 @@ class Zygote:
         data = json.dumps(reply).encode()
         self._requests.sendall(_LENGTH.pack(len(data)) + data)
 
-    def _wait(self, kernel: int) -> int:
-        """How a kernel ended; it has, or is about to."""
+    def _wait(self, kernel: int) -> int | None:
+        """How a kernel ended, which it has; None for one that another zygote forked."""
         self._kernels.discard(kernel)
-        return os.waitpid(kernel, 0)[1]
+        try:
+            return os.waitpid(kernel, 0)[1]
+        except ChildProcessError:
+            return None
 
     def _fork(self, request: dict[str, Any]) -> int:
         kernel = os.fork()

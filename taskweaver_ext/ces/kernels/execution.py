@@ -35,10 +35,12 @@ from taskweaver_ext.ces.results import (
     Usage,
 )
 from taskweaver_ext.text.terminal import strip_terminal
+from taskweaver_ext.text.truncation import shorten_middle
 
 OnInput: TypeAlias = Callable[[str, bool], str]
 
 _MAX_DISPLAY_CHARACTERS = 32 << 20
+_MAX_TEXT_CHARACTERS = 1 << 20
 _MAX_LOG_RECORDS = 10_000
 
 END_OF_INPUT = "\x04"
@@ -73,7 +75,7 @@ class Execution(RecordedRun):
         self.metadata = {"execution_id": execution_id, **metadata}
         self.timeout = timeout
         self.allow_stdin = on_input is not None
-        self.answer: Callable[[str], None] = lambda _text: None
+        self.answer: Callable[[int, str], None] = lambda _question, _text: None
         """Where the answer to a question of the code goes; set by who starts the execution."""
         self._artifacts = artifacts
         self._on_input = on_input
@@ -114,12 +116,12 @@ class Execution(RecordedRun):
             is_result=is_result,
         )
         if is_result:
-            self.result.output = str(bundle.get("text/plain", ""))
+            self.result.output = self._bounded(str(bundle.get("text/plain", "")))
         number = len(self.result.artifact) + 1
         for artifact in self._artifacts.save_images(self.id, number, bundle):
             self.result.artifact.append(artifact)
             self.say(ArtifactProduced(execution_id=self.id, artifact=artifact))
-        self._display_characters += sum(len(v) for v in bundle.values() if isinstance(v, str))
+        self._display_characters += _characters_in(bundle)
         if self._display_characters <= _MAX_DISPLAY_CHARACTERS:
             self.result.displays.append(display)
         else:
@@ -175,6 +177,13 @@ class Execution(RecordedRun):
         self.result.artifact.append(artifact)
         self.say(ArtifactProduced(execution_id=self.id, artifact=artifact))
 
+    def _bounded(self, text: str) -> str:
+        """A text of the result; one that is too long loses its middle, which is noted."""
+        shortened = shorten_middle(text, _MAX_TEXT_CHARACTERS)
+        if shortened.is_shortened:
+            self._note_once("A value or an error was too long for the result and was shortened.")
+        return shortened.text
+
     def _note_once(self, message: str) -> None:
         notice = Notice(kind="truncated", message=message)
         if notice not in self.result.notices:
@@ -193,7 +202,9 @@ class Execution(RecordedRun):
         elif result.exit_code is not None:
             self.end(ExecutionStatus.ERROR, f"SystemExit: {reply.get('evalue', '')}")
         else:
-            traceback = self._traceback or strip_terminal("\n".join(reply.get("traceback", ())))
+            traceback = self._bounded(self._traceback) or strip_terminal(
+                "\n".join(reply.get("traceback", ()))
+            )
             self.end(ExecutionStatus.ERROR, traceback or str(reply.get("evalue", "unknown error")))
 
     def end_with_death(self, death: KernelDeath, status: ExecutionStatus, error: str) -> None:
@@ -220,11 +231,23 @@ class Execution(RecordedRun):
             return
 
         def ask() -> None:
+            text: object = END_OF_INPUT
             try:
                 text = on_input(question.prompt, question.password)
-            except Exception:  # noqa: BLE001 - the code sees the end of its input
+                if not isinstance(text, str):
+                    raise TypeError(f"on_input gave {text!r}, not a text")
+            except BaseException:  # noqa: BLE001 - the code sees the end of its input
                 _log.exception("on_input of execution %s failed; the code gets EOFError", self.id)
                 text = END_OF_INPUT
-            self.answer(text)
+            self.answer(question.number, str(text))
 
         threading.Thread(target=ask, name="taskweaver-input", daemon=True).start()
+
+
+def _characters_in(value: object) -> int:
+    """How much text is in a display, at whatever depth."""
+    if isinstance(value, dict):
+        return sum(map(_characters_in, value.values()))
+    if isinstance(value, list):
+        return sum(map(_characters_in, value))
+    return len(value) if isinstance(value, str) else 8

@@ -26,15 +26,17 @@ import zmq
 
 from taskweaver_ext.ces.interpreters import explain_why_unusable
 from taskweaver_ext.ces.kernels.host import KernelConnection
+from taskweaver_ext.ces.kernels.tracing import reached
 from taskweaver_ext.ces.kernels.wire import WireConnection, WireListener
 from taskweaver_ext.ces.kernels.zygote import RUNTIME_FOLDER, Zygote, ZygoteError
-from taskweaver_ext.ces.process_tree import MARK, kill_process_tree
+from taskweaver_ext.ces.process_tree import MARK, ProcessFamily, kill_family
 from taskweaver_ext.ces.results import KernelDeath
 from taskweaver_ext.errors import KernelStartError
 
 START_SECONDS = 60.0
 _DEATH_SECONDS = 1.0
 _LIVENESS_MILLISECONDS = 50
+_POLL_SECONDS = 0.005
 _LAST_WORDS_CHARACTERS = 2000
 
 # Socket paths are limited to 107 bytes, so a deep TMPDIR would not do.
@@ -58,8 +60,11 @@ class _Process(Protocol):
 
     pid: int
 
-    def wait(self, seconds: float) -> int | None:
-        """The wait status once it has ended; None when it has not, or nobody knows."""
+    def has_ended(self, wait_seconds: float) -> bool:
+        """Whether it has ended, or does so in time; it is not collected yet."""
+
+    def collect(self) -> int | None:
+        """The wait status of a process that has ended; None when nobody knows."""
 
 
 class LocalKernelHost:
@@ -75,8 +80,9 @@ class LocalKernelHost:
         self._context = context
         self._zygote = zygote
         self._mark = uuid.uuid4().hex
-        self._folder = Path(tempfile.mkdtemp(prefix="taskweaver-", dir=_SOCKET_FOLDER))
+        self._folder = _make_private_folder()
         self._process: _Process | None = None
+        self._family: ProcessFamily | None = None
         self._death: KernelDeath | None = None
 
     @property
@@ -96,8 +102,12 @@ class LocalKernelHost:
         listener = WireListener(self._folder / "wire")
         try:
             self._process = self._start_process(key)
+            self._family = ProcessFamily(self._process.pid, self._mark)
+            self._family.tag()
+            reached(f"process {self._process.pid} started")
             self._wait_for_connection(listener)
             wire = listener.accept()
+            reached("connected")
         finally:
             listener.close()
         connection = WireConnection(
@@ -112,13 +122,18 @@ class LocalKernelHost:
         except (TimeoutError, ConnectionError) as error:
             connection.close()
             raise self._start_error(str(error)) from error
+        reached("ready")
         return connection
 
     def death(self, wait_seconds: float = _DEATH_SECONDS) -> KernelDeath | None:
         """How the process ended; waits a moment for its status."""
         if self._death is None and self._process is not None:
-            status = self._process.wait(wait_seconds)
-            self._death = None if status is None else _death_of(status)
+            if not self._process.has_ended(wait_seconds):
+                return None
+            # What it started goes with it; now, because a number that was given back to the
+            # system may be another process's.
+            self._kill_family()
+            self._death = _death_of(self._process.collect())
         return self._death
 
     def interrupt(self) -> None:
@@ -129,8 +144,12 @@ class LocalKernelHost:
 
     def kill(self) -> None:
         """Kill the process and everything it started."""
-        if self._process is not None:
-            kill_process_tree(self._process.pid, self._mark)
+        if self._death is None:
+            self._kill_family()
+
+    def _kill_family(self) -> None:
+        if self._family is not None:
+            kill_family(self._family)
 
     def stop(self) -> None:
         """Kill what is left and remove the folder."""
@@ -194,7 +213,8 @@ class LocalKernelHost:
 
     def _start_error(self, said: str = "") -> KernelStartError:
         """Why the kernel did not start, with what to do about it and its last words."""
-        if (error := explain_why_unusable(self._settings.python)) is not None:
+        error = explain_why_unusable(self._settings.python, self._settings.environment)
+        if error is not None:
             return error
         with contextlib.suppress(OSError):
             said = self._log_path.read_text(errors="replace") + said
@@ -232,12 +252,15 @@ class _ForkedProcess:
         except ProcessLookupError:
             self._descriptor = -1
 
-    def wait(self, seconds: float) -> int | None:
+    def has_ended(self, wait_seconds: float) -> bool:
+        if self._descriptor < 0:
+            return True
         poller = select.poll()
+        poller.register(self._descriptor, select.POLLIN)
+        return bool(poller.poll(wait_seconds * 1000))
+
+    def collect(self) -> int | None:
         if self._descriptor >= 0:
-            poller.register(self._descriptor, select.POLLIN)
-            if not poller.poll(seconds * 1000):
-                return None
             os.close(self._descriptor)
             self._descriptor = -1
         return self._zygote.wait(self.pid)
@@ -269,11 +292,17 @@ class _OrdinaryProcess:
             )
         self.pid = self._process.pid
 
-    def wait(self, seconds: float) -> int | None:
-        try:
-            code = self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
+    def has_ended(self, wait_seconds: float) -> bool:
+        deadline = time.monotonic() + wait_seconds
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        while os.waitid(os.P_PID, self.pid, flags) is None:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+        return True
+
+    def collect(self) -> int | None:
+        code = self._process.wait()
         return -code if code < 0 else code << 8
 
 
@@ -285,11 +314,23 @@ def _death_descriptor(process: _Process) -> int | None:
         return None
 
 
-def _death_of(status: int) -> KernelDeath:
+def _make_private_folder() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="taskweaver-", dir=_SOCKET_FOLDER))
+    except OSError as error:
+        raise KernelStartError(
+            f"No folder for the kernel's sockets can be made in {_SOCKET_FOLDER}: {error}."
+            " Make room there, or change its permissions."
+        ) from error
+
+
+def _death_of(status: int | None) -> KernelDeath:
+    if status is None:
+        return KernelDeath(cause="unknown", detail="ended; how is not known")
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        return KernelDeath(
-            cause="signal", signal=number, detail=f"killed by {signal.Signals(number).name}"
-        )
+        names = {known.value: known.name for known in signal.Signals}
+        detail = f"killed by {names.get(number, f'signal {number}')}"
+        return KernelDeath(cause="signal", signal=number, detail=detail)
     code = os.waitstatus_to_exitcode(status)
     return KernelDeath(cause="exited", exit_code=code, detail=f"exited with code {code}")

@@ -37,6 +37,9 @@ GRACE_SECONDS = 2.0
 SHUTDOWN_SECONDS = 1.0
 """How long an idle kernel may take to end by itself: exit handlers run, files are flushed."""
 
+START_SECONDS = 1.0
+"""How long an interrupt waits for the word that the code has started."""
+
 _REMEMBERED_EXECUTIONS = 10_000
 
 OnLateOutput: TypeAlias = Callable[[ExecutionId, StreamName, bytes], None]
@@ -79,6 +82,10 @@ class KernelReader:
         self._interrupt_at = _NEVER
         self._kill_at = _NEVER
         self._asked_at: float | None = None
+        self._question = 0
+        self._has_started = False
+        self._started_by = _NEVER
+        self._interrupts_when_started = False
         self._stop_at = _NEVER
         self.death: KernelDeath | None = None
         """How the kernel died; set before the running execution ends."""
@@ -99,9 +106,9 @@ class KernelReader:
         """Interrupt an execution if it still runs; kill its kernel if that does not help."""
         self._post(lambda: self._interrupt(execution, kill_after))
 
-    def answer(self, execution: Execution, text: str) -> None:
-        """Answer an execution's question, if it still waits."""
-        self._post(lambda: self._answer(execution, text))
+    def answer(self, execution: Execution, question: int, text: str) -> None:
+        """Answer an execution's question, if it still waits for this one."""
+        self._post(lambda: self._answer(execution, question, text))
 
     def stop(self) -> None:
         """End the kernel and the thread and wait for both; a running execution is cancelled."""
@@ -145,6 +152,8 @@ class KernelReader:
         self._stop_reason = None
         self._kill_at = _NEVER
         self._asked_at = None
+        self._has_started = self._interrupts_when_started = False
+        self._started_by = time.monotonic() + START_SECONDS
         timeout = execution.timeout
         self._interrupt_at = _NEVER if timeout is None else time.monotonic() + timeout
         execution.say(StatusChanged(execution_id=execution.id, status="running"))
@@ -162,8 +171,7 @@ class KernelReader:
             case OutputReceived():
                 self._take_output(received)
             case MessageReceived():
-                if execution := self._running_as(received.ordinal):
-                    execution.take_message(received.message_type, received.content)
+                self._take_message(received)
             case ExecutionEnded():
                 if execution := self._running_as(received.ordinal):
                     self._take_end(execution, received)
@@ -176,6 +184,20 @@ class KernelReader:
             case _:
                 assert_never(received)
 
+    def _take_message(self, message: MessageReceived) -> None:
+        execution = self._running_as(message.ordinal)
+        if execution is None:
+            return
+        if message.message_type == "started":
+            self._code_has_started()
+            return
+        try:
+            execution.take_message(message.message_type, message.content)
+        except (AttributeError, KeyError, TypeError, ValueError, OSError) as error:
+            # It comes from code, which may say anything; a disk may be full.
+            text = f"A message of the code ({message.message_type}) was left out: {error}."
+            execution.add_notice(Notice(kind="host", message=text))
+
     def _running_as(self, ordinal: int) -> Execution | None:
         return self._running if ordinal == self._ordinal else None
 
@@ -187,6 +209,8 @@ class KernelReader:
             self._on_late_output(execution_id, received.stream, received.data)
 
     def _take_end(self, execution: Execution, ended: ExecutionEnded) -> None:
+        if execution.has_too_much_output and self._stop_reason is None:
+            self._stop_reason = "output_limit"
         was_too_late = self._stop_reason == "cancelled" and ended.reply.get("status") == "ok"
         if self._stop_reason is None or was_too_late:
             execution.end_with_reply(ended.reply)
@@ -212,16 +236,19 @@ class KernelReader:
     def _ask(self, question: InputWanted) -> None:
         if self._running is not None:
             self._asked_at = time.monotonic()
+            self._question += 1
             self._running.say(
                 InputRequested(
                     execution_id=self._running.id,
+                    number=self._question,
                     prompt=question.prompt,
                     password=question.password,
                 )
             )
 
-    def _answer(self, execution: Execution, text: str) -> None:
-        if execution is self._running and self._asked_at is not None:
+    def _answer(self, execution: Execution, question: int, text: str) -> None:
+        is_open = self._asked_at is not None and question == self._question
+        if execution is self._running and is_open and self._asked_at is not None:
             self._interrupt_at += time.monotonic() - self._asked_at  # the clock stood still
             self._settle_question("answered")
             self._connection.answer(text)
@@ -244,10 +271,22 @@ class KernelReader:
             self._kill_at = min(self._kill_at, time.monotonic() + kill_after)
         self._settle_question("cancelled")
         self._running.say(StatusChanged(execution_id=self._running.id, status="interrupting"))
-        self._host.interrupt()
+        if self._has_started or time.monotonic() > self._started_by:
+            self._host.interrupt()
+        else:
+            self._interrupts_when_started = True
+
+    def _code_has_started(self) -> None:
+        """From here on an interrupt takes effect; one that came too early is made good."""
+        self._has_started = True
+        if self._interrupts_when_started:
+            self._interrupts_when_started = False
+            self._host.interrupt()
 
     def _seconds_to_next_deadline(self) -> float | None:
         deadline = min(self._kill_at, self._stop_at)
+        if self._interrupts_when_started:
+            deadline = min(deadline, self._started_by)
         if self._asked_at is None:
             deadline = min(deadline, self._interrupt_at)
         return None if deadline == _NEVER else max(0.0, deadline - time.monotonic())
@@ -260,6 +299,8 @@ class KernelReader:
             self._stop_running("output_limit", GRACE_SECONDS)
         if now >= self._interrupt_at and self._asked_at is None:
             self._stop_running("timeout", GRACE_SECONDS)
+        if self._interrupts_when_started and now >= self._started_by:
+            self._code_has_started()  # it cannot tell, and has had time enough
         if now >= self._kill_at:
             self._kill_at = _NEVER
             self._running.say(StatusChanged(execution_id=self._running.id, status="killing"))

@@ -88,9 +88,10 @@ class Zygote:
             if self._socket is None:
                 return None
             try:
-                return int(self._ask({"wait": kernel})["status"])
-            except (OSError, KeyError):
+                status: int | None = self._ask({"wait": kernel})["status"]
+            except OSError:
                 return None
+            return status
 
     def close(self) -> None:
         """End the process; it kills the kernels that are left."""
@@ -106,8 +107,12 @@ class Zygote:
             self._socket.settimeout(_REPLY_SECONDS)
             self._is_ready = True
         data = json.dumps(request).encode()
-        self._socket.sendall(_LENGTH.pack(len(data)) + data)
-        return self._read()
+        try:
+            self._socket.sendall(_LENGTH.pack(len(data)) + data)
+            return self._read()
+        except BaseException:
+            self._discard()  # an answer that came later would be taken for the next one's
+            raise
 
     def _read(self) -> dict[str, Any]:
         size = _LENGTH.unpack(self._read_exactly(_LENGTH.size))[0]

@@ -6,22 +6,29 @@ kernels have, says so with the mark `local_only`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
 from tests.support.containers import container_environment
+from tests.support.gateways import gateway_environment
+
+OPENERS: dict[str, Callable[[Path], Environment]] = {
+    "local": Environment,
+    "container": container_environment,
+    "gateway": gateway_environment,
+}
 
 
-@pytest.fixture(scope="module", params=["local", "container"])
+@pytest.fixture(scope="module", params=OPENERS)
 def shared_environment(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Environment]:
     """An environment without sessions, for the tests of one module."""
     folder = tmp_path_factory.mktemp("environment")
-    open_environment = Environment if request.param == "local" else container_environment
-    with open_environment(folder) as environment:
+    with OPENERS[request.param](folder) as environment:
         yield environment
 
 

@@ -132,6 +132,46 @@ def test_a_closed_stdout_is_still_there(environment: Environment) -> None:
     assert run(environment, "print('open')").text() == "open\n"
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys; del sys.stdout",
+        "import os; os.close(1)",
+        "x = '\ud800'",
+        "import os; os.close(2)",
+    ],
+)
+def test_whatever_a_cell_does_to_its_streams_it_ends_and_the_next_is_heard(
+    environment: Environment, code: str
+) -> None:
+    result = environment.execute_code("s1", code, timeout=20)
+
+    assert result.status in (ExecutionStatus.SUCCESS, ExecutionStatus.ERROR)
+    assert result.death is None
+    assert run(environment, "print('heard')").text() == "heard\n"
+    assert run(environment, "import os; os.system('echo child')").text() == "child\n"
+
+
+@pytest.mark.parametrize(
+    "bundle",
+    [
+        {"application/vnd.taskweaver.log+json": "x"},
+        {"image/png": "é"},
+        {"application/vnd.taskweaver.artifact+json": {"path": "a\0b"}},
+    ],
+)
+def test_a_senseless_message_is_left_out_and_named(
+    environment: Environment, bundle: dict[str, object]
+) -> None:
+    environment.execute_code("s1", "x = 1")
+
+    code = f"from IPython.display import display; display({bundle!r}, raw=True)"
+    result = environment.execute_code("s1", code)
+
+    assert result.status is ExecutionStatus.SUCCESS
+    assert environment.execute_code("s1", "x").output == "1"
+
+
 def test_ten_megabytes_of_code_run(environment: Environment) -> None:
     code = f"text = '''{'x' * (10 << 20)}'''\nlen(text)"
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.events import StatusChanged
+from taskweaver_ext.ces.events import ExecutionEvent, StatusChanged
 from taskweaver_ext.ces.results import ExecutionStatus
 from taskweaver_ext.errors import KernelDiedError
 from tests.support.executions import LIMIT_SECONDS, has_ended, kernel_pid, run, wait_until
@@ -27,6 +27,7 @@ ENDLESS = {
     "a Python loop": "while True: pass",
     "a sleep": "import time; time.sleep(1e6)",
     "a child process": "import subprocess; subprocess.run(['sleep', '1000'])",
+    "an await": "import asyncio; await asyncio.sleep(1000)",
 }
 
 STUBBORN = {
@@ -221,6 +222,32 @@ def test_no_interrupt_is_lost_before_a_long_sleep(environment: Environment) -> N
         heard = run(environment, code, on_output=lambda *_: environment.interrupt("s1"), timeout=20)
 
         assert heard.result.status is ExecutionStatus.CANCELLED
+
+
+def test_an_interrupt_before_the_code_starts_is_made_good(environment: Environment) -> None:
+    def interrupt_at_once(event: ExecutionEvent) -> None:
+        if isinstance(event, StatusChanged) and event.status == "running":
+            environment.interrupt("s1")
+
+    for _ in range(20):
+        result = environment.execute_code(
+            "s1", "import time; time.sleep(1000)", on_event=interrupt_at_once, timeout=20
+        )
+
+        assert result.status is ExecutionStatus.CANCELLED
+
+
+def test_a_handler_of_one_cell_does_not_outlive_it(environment: Environment) -> None:
+    environment.execute_code("s1", "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)")
+
+    heard = run(
+        environment,
+        "print('go'); import time; time.sleep(1000)",
+        on_output=lambda *_: environment.interrupt("s1"),
+        timeout=20,
+    )
+
+    assert heard.result.status is ExecutionStatus.CANCELLED
 
 
 def test_code_that_swallows_an_interrupt_still_times_out(environment: Environment) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 import threading
@@ -130,6 +129,52 @@ def test_executions_on_one_session_wait_for_each_other(environment: Environment)
     assert all(log[i][0] == log[i + 1][0] for i in range(0, 10, 2))
 
 
+def test_a_session_cannot_be_used_from_its_own_callback(environment: Environment) -> None:
+    errors: list[Exception] = []
+
+    def use_it_again(_stream: str, _text: str) -> None:
+        try:
+            environment.execute_code("s1", "1")
+        except SessionError as error:
+            errors.append(error)
+
+    environment.execute_code("s1", "print('x')", on_output=use_it_again, timeout=LIMIT_SECONDS)
+
+    assert "from one of its own callbacks" in str(errors[0])
+
+
+def test_what_cannot_be_sent_is_named(environment: Environment) -> None:
+    environment.update_session_var("s1", {"path": Path("/")})  # type: ignore[dict-item]
+
+    with pytest.raises(SessionError, match="travel as JSON"):
+        environment.execute_code("s1", "1")
+
+
+def test_a_closed_environment_says_so(tmp_path: Path) -> None:
+    environment = Environment(tmp_path)
+    environment.close()
+
+    with pytest.raises(SessionError, match="has been closed"):
+        environment.start_session("s1")
+
+
+def test_a_start_that_fails_shows_no_secrets_to_the_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-hidden")
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nenv >> {tmp_path}/seen\nexit 1\n")
+    python.chmod(0o755)
+
+    with (
+        Environment(tmp_path / "env", python=str(python)) as environment,
+        pytest.raises(KernelStartError),
+    ):
+        environment.start_session("s1")
+
+    assert "sk-hidden" not in (tmp_path / "seen").read_text()
+
+
 def test_stopping_a_session_cancels_what_runs(environment: Environment, tmp_path: Path) -> None:
     environment.start_session("s2", session_dir=tmp_path / "s2")
     stopper = threading.Thread(target=environment.stop_session, args=("s2",))
@@ -193,15 +238,9 @@ def test_files_are_readable_by_their_owner_only(environment: Environment, tmp_pa
 
 
 def test_cycles_leave_nothing_behind(tmp_path: Path) -> None:
-    def left() -> tuple[int, int, int, int]:
+    def left() -> tuple[int, int, int]:
         this = psutil.Process()
-        folders = [f for f in os.listdir("/tmp") if f.startswith("taskweaver-")]
-        return (
-            len(this.children(recursive=True)),
-            threading.active_count(),
-            this.num_fds(),
-            len(folders),
-        )
+        return len(this.children(recursive=True)), threading.active_count(), this.num_fds()
 
     with Environment(tmp_path / "warm-up") as environment:
         environment.start_session("s1")

@@ -183,6 +183,16 @@ def test_the_output_limit_stops_the_code(tmp_path: Path) -> None:
     assert result.variables_survived
 
 
+def test_output_over_the_limit_in_one_go_is_not_a_success(tmp_path: Path) -> None:
+    with Environment(tmp_path, max_output_bytes=1000) as limited:
+        limited.start_session("s1")
+
+        result = limited.execute_code("s1", "for i in range(40): print('x' * 100)")
+
+    assert result.status is ExecutionStatus.ERROR
+    assert "OUTPUT_LIMIT" in (result.error or "")
+
+
 def test_a_callback_that_raises_changes_nothing(
     environment: Environment, caplog: pytest.LogCaptureFixture
 ) -> None:
