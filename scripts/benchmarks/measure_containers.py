@@ -91,7 +91,7 @@ def _latency_rows(bench: Bench, peers: Sequence[Peer]) -> Iterator[Row]:
 
 def _throughput_row(bench: Bench, peers: Sequence[Peer], flood: Flood) -> Row:
     # The two differ by little, so it takes more to tell them apart.
-    seconds, notes = throughput_samples(peers, flood, 3 * bench.sizes.repetitions)
+    seconds, notes = throughput_samples(peers, flood, 2 * bench.sizes.repetitions)
     return Row(
         name="container",
         title=f"container: {flood.title}",

@@ -32,7 +32,7 @@ _PRELOADS = ("numpy", "pandas")
 _SPARE_SECONDS = 1.0
 """How long a spare kernel may take to be ready for the next session."""
 _KILL_AFTER_SECONDS = 0.3
-_UNNOTICED_SECONDS = 3.0
+_UNNOTICED_SECONDS = 2.0
 _LOOKING_SECONDS = 1.0
 """How seldom a client may look whether its kernel lives."""
 _MEBIBYTE = 1 << 20
@@ -195,7 +195,7 @@ def measure_concurrent_start(bench: Bench) -> Iterator[Row]:
             name="concurrent_start",
             title=f"{count} kernels started at once",
             unit="s",
-            samples=interleave(bench.sizes.repetitions if count == _KERNELS else 1, actions),
+            samples=interleave((bench.sizes.repetitions + 1) // 2, actions),
             goals=[at_most(0.15, RAW)] if is_measured_in_full else [],
         )
 
