@@ -24,6 +24,17 @@ from taskweaver_ext.errors import ConfigError
 FILE_NAME = "taskweaver_config.json"
 
 KernelMode: TypeAlias = Literal["local", "container", "gateway"]
+ToolMode: TypeAlias = Literal["python", "bash", "both"]
+
+_TOOL_MODES: dict[str, ToolMode] = {
+    "0": "bash",
+    "bash": "bash",
+    "1": "python",
+    "py": "python",
+    "mix": "both",
+    "both": "both",
+}
+"""What TASKWEAVER_PY may say."""
 
 _BLOCKED_FUNCTIONS = (
     "eval exec execfile compile raw_input reload __import__ getattr setattr delattr vars globals"
@@ -221,6 +232,39 @@ def gateway_url() -> str:
 def gateway_token() -> str:
     """What lets us in there."""
     return os.environ.get("TASKWEAVER_GATEWAY_TOKEN", "")
+
+
+def home_folder() -> Path:
+    """Where a user keeps what belongs to all projects: extension modules, an environment."""
+    return Path.home() / ".taskweaver"
+
+
+def tool_mode() -> ToolMode | None:
+    """Which tools an agent is to be given, if the environment says so."""
+    value = os.environ.get("TASKWEAVER_PY", "").lower()
+    if value and value not in _TOOL_MODES:
+        known = ", ".join(_TOOL_MODES)
+        raise ConfigError(f"TASKWEAVER_PY is {value!r}; it must be one of {known}.")
+    return _TOOL_MODES.get(value)
+
+
+def skips_python_check() -> bool:
+    """Whether an interpreter is believed to run kernels without trying it."""
+    return _is_set("TASKWEAVER_PYTHON_SKIP_CHECK")
+
+
+def traces_messages() -> bool:
+    """Whether every message to and from kernels is to be logged."""
+    return _is_set("TASKWEAVER_PYTHON_IPC_TRACE")
+
+
+def debugs_startup() -> bool:
+    """Whether the stages of a kernel's start are to be logged."""
+    return _is_set("TASKWEAVER_DEBUG_STARTUP")
+
+
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "").lower() not in ("", "0", "false", "no", "off")
 
 
 @dataclass(frozen=True, slots=True)

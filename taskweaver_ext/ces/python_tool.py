@@ -33,6 +33,7 @@ from taskweaver_ext.ces.python_call import (
     text_of,
 )
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.startup_scripts import module_folders
 from taskweaver_ext.errors import KernelDiedError, KernelError, SessionError
 from taskweaver_ext.text.truncation import DEFAULT_MAX_BYTES
 
@@ -74,7 +75,7 @@ class PythonTool:
         python: str | None = None,
         env: Mapping[str, str] | None = None,
         prelude: str | None = None,
-        modules: Sequence[str | Path] = (),
+        modules: Sequence[str | Path] | None = None,
         max_kernels: int | None = MAX_KERNELS,
         idle_seconds: float | None = IDLE_SECONDS,
         max_timeout: float = 0.0,
@@ -87,6 +88,8 @@ class PythonTool:
             folder: Where long outputs and session folders are kept; by default in one that
                 `close` removes.
             cwd: Where code runs if a call says nothing else; by default the current folder.
+            modules: As for `Environment`; by default `~/.taskweaver/modules`, then `modules` in the
+                project that `cwd` is in.
             kernel_lifetime: "session", or "call" for a fresh kernel each time.
             max_timeout: Seconds that no call may exceed, whatever it asks for; 0: no such limit.
         """
@@ -105,7 +108,7 @@ class PythonTool:
             python=python,
             env=env,
             prelude=prelude,
-            modules=modules,
+            modules=module_folders(self._cwd) if modules is None else modules,
             max_kernels=max_kernels,
             idle_seconds=idle_seconds,
             max_deaths_in_a_row=MAX_DEATHS_IN_A_ROW,

@@ -103,6 +103,8 @@ def _set_up_logging(*, is_debugging: bool) -> None:
     """Show mistakes in settings; all else that is logged is for those who look for a fault."""
     import logging
 
+    from taskweaver_ext import config
+
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     logger = logging.getLogger("taskweaver_ext")
@@ -110,6 +112,8 @@ def _set_up_logging(*, is_debugging: bool) -> None:
     logger.propagate = False
     logger.setLevel(logging.DEBUG if is_debugging else logging.CRITICAL)
     logging.getLogger("taskweaver_ext.config").setLevel(logging.WARNING)
+    if config.traces_messages() or config.debugs_startup():
+        logging.getLogger("taskweaver_ext.ces.kernels.tracing").setLevel(logging.INFO)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
