@@ -12,13 +12,12 @@ import json
 import logging
 import os
 import shutil
-import signal
 import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +43,19 @@ from taskweaver_ext.ces.kernels.container_description import (
 )
 from taskweaver_ext.ces.kernels.container_engine import (
     LABEL,
-    ContainerChange,
     Engine,
     EngineError,
     EngineGoneError,
     NotInEngineError,
     shared_engine,
 )
-from taskweaver_ext.ces.kernels.container_image import DEFAULT_IMAGE
+from taskweaver_ext.ces.kernels.container_events import ContainerChange
+from taskweaver_ext.ces.kernels.container_failures import (
+    death_of_container,
+    missing_engine,
+    missing_image,
+    start_failure,
+)
 from taskweaver_ext.ces.kernels.container_leftovers import (
     FOLDER_LABEL,
     FOLDER_PREFIX,
@@ -63,8 +67,7 @@ from taskweaver_ext.ces.kernels.container_leftovers import (
 from taskweaver_ext.ces.kernels.container_limits import (
     ContainerProcess,
     FolderWatch,
-    limit_named_by,
-    processes_message,
+    LimitCounter,
     size_text,
 )
 from taskweaver_ext.ces.kernels.host import HostNotice, KernelConnection
@@ -104,7 +107,7 @@ class ContainerKernelHost:
         The engine's events come on a thread of the engine, a folder that is
         too large is told on a thread of its watch; `_lock` guards what they
         share with the reader's thread: the control channel, which has no
-        thread of its own, and the counters of limits.
+        thread of its own.
     """
 
     def __init__(
@@ -130,7 +133,7 @@ class ContainerKernelHost:
         self._lock = threading.Lock()
         self._format = MessageFormat(self._key)
         self._control: zmq.Socket[bytes] | None = None
-        self._counts = dict.fromkeys(("memory.oom_kill", "pids.max"), 0)
+        self._limit_counter = LimitCounter(settings.container.limits, None)
         self._out_of_memory_at = -_OUT_OF_MEMORY_SECONDS
 
     @property
@@ -143,11 +146,7 @@ class ContainerKernelHost:
         try:
             return self._start()
         except EngineGoneError as error:
-            reason = str(error)
-            raise KernelStartError(
-                f"{reason[0].upper()}{reason[1:]}."
-                " Start Docker, or use local kernels (--kernel local)."
-            ) from error
+            raise missing_engine(str(error)) from error
         except TimeoutError as error:
             raise self._start_error(
                 f"the kernel was not ready after {START_SECONDS:g} s"
@@ -243,6 +242,7 @@ class ContainerKernelHost:
         state = engine.inspect(container)
         if engine.shares_this_machine:
             self._process = ContainerProcess.find(state["State"]["Pid"], container)
+        self._limit_counter = LimitCounter(settings.limits, self._process)
         connection = self._connect(line, _published_ports(state))
         self._watch_folder()
         for message in (*warnings, *self._shortcomings(engine, transport)):
@@ -259,7 +259,7 @@ class ContainerKernelHost:
             key=self._key,
             wire=line.open_wire(published, START_SECONDS, self._end),
             death_descriptor=os.dup(self._end.fileno()),
-            check_limits=self._limits_met,
+            limits_met=self._limit_counter.newly_met,
             paths=None if str(inside) == outside else (str(inside), outside),
         )
         control = self._context.socket(zmq.DEALER)
@@ -296,7 +296,7 @@ class ContainerKernelHost:
         try:
             return engine.create(name, describe(settings.container, placement))
         except NotInEngineError as error:
-            raise _missing_image(settings.container.image) from error
+            raise missing_image(settings.container.image) from error
 
     def _user(self, engine: Engine) -> tuple[str, int | None]:
         """Whom the code runs as, and to whom our files must be given if that is not us."""
@@ -380,7 +380,8 @@ class ContainerKernelHost:
             self._end.wake()
         elif change == "out_of_memory":
             self._out_of_memory_at = time.monotonic()
-            self._tell_all(self._limits_met({}))
+            for message in self._limit_counter.newly_met({}):
+                self._tell(HostNotice("limit", message))
         elif change in ("paused", "resumed"):
             self._is_paused = change == "paused"
             advice = "; the code goes on when it is unpaused" if self._is_paused else ""
@@ -392,26 +393,6 @@ class ContainerKernelHost:
                 self._end.wake()  # nobody else could tell whether the kernel lives
         elif change == "engine_back":
             self._has_ended.clear()
-
-    def _limits_met(self, reply: Mapping[str, Any]) -> Iterator[HostNotice]:
-        """Say which limits were met since this was asked last."""
-        limits = self._settings.container.limits
-        messages = {limit_named_by(reply, limits)}
-        if self._has_more("memory.oom_kill") and limits.memory_bytes is not None:
-            messages.add(
-                f"The container may use {size_text(limits.memory_bytes)} of memory; a process in"
-                " it was killed because that was not enough."
-            )
-        if self._has_more("pids.max"):
-            messages.add(processes_message(limits))
-        return (HostNotice("limit", message) for message in messages if message is not None)
-
-    def _has_more(self, event: str) -> bool:
-        if self._process is None:
-            return False
-        with self._lock:
-            before, self._counts[event] = self._counts[event], self._process.count_of(event)
-            return self._counts[event] > before
 
     def _folder_is_too_large(self, added_bytes: int) -> None:
         """Called on the thread of the folder's watch: interrupt, and kill what does not heed it."""
@@ -433,10 +414,6 @@ class ContainerKernelHost:
         if self._connection is not None:
             self._connection.tell(notice)
 
-    def _tell_all(self, notices: Iterator[HostNotice]) -> None:
-        for notice in notices:
-            self._tell(notice)
-
     def _find_death(self, engine: Engine, container: str) -> KernelDeath | None:
         try:
             state = engine.state(container)
@@ -444,56 +421,25 @@ class ContainerKernelHost:
             state = {"Status": "removing"}
         except EngineError:
             return KernelDeath(cause="engine_gone", detail="the Docker engine is gone")
-        if state["Status"] == "removing":
-            return KernelDeath(cause="container_gone", detail="its container was removed")
-        if state["Status"] in ("created", "running", "paused", "restarting"):
-            return None
-        code = int(state["ExitCode"])
-        if code == 128 + signal.SIGKILL and self._kill_reason:
-            return KernelDeath(cause="signal", signal=signal.SIGKILL, detail=self._kill_reason)
-        if code == 128 + signal.SIGKILL and self._was_out_of_memory(state):
-            limit = self._settings.container.limits.memory_bytes
-            return KernelDeath(
-                cause="out_of_memory",
-                exit_code=code,
-                signal=signal.SIGKILL,
-                detail="killed for lack of memory"
-                + (f": its container may use {size_text(limit)}" if limit else ""),
-            )
-        return _death_of(code)
+        memory = self._settings.container.limits.memory_bytes
+        was_out_of_memory = not self._kill_reason and self._was_out_of_memory(state)
+        death = death_of_container(state, memory, was_out_of_memory=was_out_of_memory)
+        if death is not None and self._kill_reason:
+            return replace(death, detail=self._kill_reason)
+        return death
 
     def _was_out_of_memory(self, state: Mapping[str, Any]) -> bool:
         """Whether lack of memory was the cause; the engine's flag stays up after a child's end."""
         if time.monotonic() - self._out_of_memory_at < _OUT_OF_MEMORY_SECONDS:
             return True
-        return bool(state["OOMKilled"]) and self._out_of_memory_at < 0
+        return bool(state.get("OOMKilled")) and self._out_of_memory_at < 0
 
     def _start_error(self, reason: str) -> KernelStartError:
-        """Why the kernel did not start, with what to do about it."""
-        image, python = self._settings.container.image, self._settings.container.python
         log = ""
         if self._engine is not None and self._container is not None:
             with contextlib.suppress(EngineError):
                 log = self._engine.log_tail(self._container, _LOG_LINES).strip()
-        if "No module named 'ipykernel'" in log:
-            return KernelStartError(
-                f"The image {image!r} has no ipykernel, so it cannot run a kernel. Build one that"
-                f" has: taskweaver-ext image build --base {image} --tag NEW-NAME"
-            )
-        if "executable file not found" in reason or f"exec {python} failed" in log:
-            return KernelStartError(
-                f"The image {image!r} has no {python!r}. Choose an image with Python and"
-                " ipykernel, or set the name of its interpreter."
-            )
-        if "bind source path does not exist" in reason:
-            return KernelStartError(
-                f"The Docker engine does not see the folders of this machine ({reason}). It must"
-                " run on this machine, not in another one or behind another container."
-            )
-        return KernelStartError(
-            f"The container of session {self._settings.session_id!r} did not start: {reason}."
-            + (f" Its log ends with:\n{log}" if log else "")
-        )
+        return start_failure(self._settings.container, self._settings.session_id, reason, log)
 
 
 def _remove_leftovers(engine: Engine) -> None:
@@ -504,11 +450,6 @@ def _remove_leftovers(engine: Engine) -> None:
         _log.warning("containers of crashed processes could not be looked for: %s", error)
 
 
-def _missing_image(image: str) -> KernelStartError:
-    command = "taskweaver-ext image build" if image == DEFAULT_IMAGE else f"docker pull {image}"
-    return KernelStartError(f"The Docker engine has no image {image!r}. Get it with: {command}")
-
-
 def _published_ports(state: Mapping[str, Any]) -> dict[int, int]:
     ports = state["NetworkSettings"]["Ports"] or {}
     return {
@@ -516,13 +457,3 @@ def _published_ports(state: Mapping[str, Any]) -> dict[int, int]:
         for port, bindings in ports.items()
         if bindings
     }
-
-
-def _death_of(code: int) -> KernelDeath:
-    """The init process reports a signal as a shell does."""
-    with contextlib.suppress(ValueError):
-        number = signal.Signals(code - 128)
-        return KernelDeath(
-            cause="signal", exit_code=code, signal=number, detail=f"killed by {number.name}"
-        )
-    return KernelDeath(cause="exited", exit_code=code, detail=f"exited with code {code}")

@@ -45,7 +45,7 @@ from taskweaver_ext.ces.kernels.wire import (
     WireListener,
 )
 
-LimitCheck = Callable[[Mapping[str, Any]], Iterator[HostNotice]]
+LimitsMet = Callable[[Mapping[str, Any]], list[str]]
 """Given how an execution ended, says which limits it met."""
 
 _RETRY_SECONDS = 0.02
@@ -189,20 +189,20 @@ class ContainerConnection(WireConnection):
         key: str,
         wire: socket.socket,
         death_descriptor: int,
-        check_limits: LimitCheck,
+        limits_met: LimitsMet,
         paths: tuple[str, str] | None = None,
     ) -> None:
         """See the base class.
 
         Args:
-            check_limits: Asked at the end of each execution.
+            limits_met: Asked at the end of each execution.
             paths: The working directory inside and outside, where they differ.
         """
         self._line = line
         super().__init__(
             context=context, address="", key=key, wire=wire, death_descriptor=death_descriptor
         )
-        self._check_limits = check_limits
+        self._limits_met = limits_met
         self._paths = paths
         self._notices: deque[HostNotice] = deque()
         self._is_running = False
@@ -249,7 +249,8 @@ class ContainerConnection(WireConnection):
         source = self._receive_the_last() if self._is_lost else super().receive(timeout)
         for received in source:
             if isinstance(received, ExecutionEnded):
-                self._notices.extend(self._check_limits(received.reply))
+                for message in self._limits_met(received.reply):
+                    self._notices.append(HostNotice("limit", message))
                 yield from self._take_notices()
                 self._is_running = False
             elif isinstance(received, KernelGone):

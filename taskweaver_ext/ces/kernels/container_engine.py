@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 import os
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import IO, Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import IO, Any
 
 import docker.errors
 import requests.exceptions
@@ -23,27 +22,14 @@ import urllib3.exceptions
 from docker import APIClient
 from docker.types.daemon import CancellableStream
 
+from taskweaver_ext.ces.kernels.container_events import EngineEvents, OnChange
+
 LABEL = "taskweaver_ext"
 """What all labels of ours begin with, and the label of everything of ours."""
-
-ContainerChange: TypeAlias = Literal[
-    "died", "out_of_memory", "paused", "resumed", "engine_gone", "engine_back"
-]
-OnChange: TypeAlias = Callable[[ContainerChange], None]
 
 _CALL_SECONDS = 20
 _STATE_SECONDS = 2
 _BUILD_SECONDS = 900
-_LOOK_AGAIN_SECONDS = 0.25
-_CHANGES: Mapping[str, ContainerChange] = {
-    "die": "died",
-    "destroy": "died",
-    "oom": "out_of_memory",
-    "pause": "paused",
-    "unpause": "resumed",
-}
-
-_log = logging.getLogger(__name__)
 
 
 class EngineError(Exception):
@@ -79,7 +65,7 @@ class Engine:
         self.url = url
         self._client = _connect(url, _CALL_SECONDS)
         self._impatient_client = _connect(url, _STATE_SECONDS, self._client.api_version)
-        self._events = _Events(self)
+        self._events = EngineEvents(self)
         self._traits: EngineTraits | None = None
         self._uses = itertools.count()
         self.unremoved: set[str] = set()
@@ -131,6 +117,21 @@ class Engine:
         with _translated(self.url):
             found: dict[str, Any] = self._impatient_client.inspect_container(container)
         return dict(found["State"])
+
+    def has_ended(self, container: str) -> bool:
+        """Whether a container has ended or is gone."""
+        try:
+            return self.state(container)["Status"] in ("exited", "dead")
+        except NotInEngineError:
+            return True
+
+    def answers(self) -> bool:
+        """Whether the engine is there."""
+        try:
+            with _translated(self.url):
+                return bool(self._impatient_client.ping())
+        except EngineError:
+            return False
 
     def kill(self, container: str) -> None:
         """Kill everything in a container; a paused one too."""
@@ -252,136 +253,6 @@ class Engine:
         self._events.close()
         self._impatient_client.close()
         self._client.close()
-
-
-class _Events:
-    """One thread that hears the engine's events and tells whom they concern.
-
-    Threads:
-        `_lock` guards all fields; it is not held while calling out or while
-        talking to the engine. The thread exists while something is watched.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._lock = threading.Lock()
-        self._watchers: dict[str, OnChange] = {}
-        self._listening: _Listening | None = None
-
-    def watch(self, container: str, on_change: OnChange) -> None:
-        with self._lock:
-            self._watchers[container] = on_change
-            if self._listening is None:
-                self._listening = _Listening()
-                thread = threading.Thread(
-                    target=self._run,
-                    args=(self._listening,),
-                    name="taskweaver-engine-events",
-                    daemon=True,
-                )
-                self._listening.thread = thread
-                thread.start()
-            listening = self._listening
-        # What happens before the engine listens to us would go unheard.
-        listening.is_open.wait(_CALL_SECONDS)
-
-    def unwatch(self, container: str) -> None:
-        with self._lock:
-            self._watchers.pop(container, None)
-            if self._watchers:
-                return
-        self.close()
-
-    def close(self) -> None:
-        with self._lock:
-            listening, self._listening = self._listening, None
-            self._watchers.clear()
-        if listening is not None:
-            listening.stop()
-
-    def _run(self, listening: _Listening) -> None:
-        engine_is_gone = False
-        while not listening.is_stopped.is_set():
-            try:
-                stream = self._engine.open_events()
-                if not listening.take(stream):
-                    break
-                if engine_is_gone:
-                    engine_is_gone = False
-                    self._tell_all("engine_back")
-                self._tell_what_was_missed()
-                listening.is_open.set()
-                for event in stream:
-                    self._tell(str(event.get("id")), str(event.get("Action")))
-            except Exception as error:  # noqa: BLE001 - a broken stream raises all kinds of things
-                _log.debug("the engine's events ended: %s", error)
-            if not listening.is_stopped.is_set() and not self._answers() and not engine_is_gone:
-                engine_is_gone = True
-                self._tell_all("engine_gone")
-            listening.is_open.set()
-            listening.is_stopped.wait(_LOOK_AGAIN_SECONDS if engine_is_gone else 0)
-
-    def _answers(self) -> bool:
-        try:
-            self._engine.list_ours()
-        except EngineError:
-            return False
-        return True
-
-    def _tell_what_was_missed(self) -> None:
-        """Tell of containers that ended while nobody listened."""
-        with self._lock:
-            containers = list(self._watchers)
-        for container in containers:
-            try:
-                has_ended = self._engine.state(container)["Status"] in ("exited", "dead")
-            except NotInEngineError:
-                has_ended = True
-            if has_ended:
-                self._tell(container, "die")
-
-    def _tell(self, container: str, action: str) -> None:
-        with self._lock:
-            on_change = self._watchers.get(container)
-        if on_change is not None and (change := _CHANGES.get(action)):
-            on_change(change)
-
-    def _tell_all(self, change: ContainerChange) -> None:
-        with self._lock:
-            watchers = list(self._watchers.values())
-        for on_change in watchers:
-            on_change(change)
-
-
-@dataclass
-class _Listening:
-    """One life of the events thread."""
-
-    thread: threading.Thread = field(default_factory=threading.current_thread)
-    is_open: threading.Event = field(default_factory=threading.Event)
-    is_stopped: threading.Event = field(default_factory=threading.Event)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    """Guards `stream` against being opened after it was stopped."""
-    stream: CancellableStream[Any] | None = None
-
-    def take(self, stream: CancellableStream[Any]) -> bool:
-        """Keep a stream so that it can be closed; False when it is too late."""
-        with self.lock:
-            if self.is_stopped.is_set():
-                stream.close()
-                return False
-            self.stream = stream
-            return True
-
-    def stop(self) -> None:
-        """Close the stream, which ends the thread, and wait for it."""
-        with self.lock:
-            self.is_stopped.set()
-            if self.stream is not None:
-                with contextlib.suppress(OSError):
-                    self.stream.close()
-        if self.thread is not threading.current_thread():
-            self.thread.join()
 
 
 class _Engines:

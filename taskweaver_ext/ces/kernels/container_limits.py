@@ -206,18 +206,52 @@ class FolderWatch:
         return total
 
 
-def limit_named_by(reply: Mapping[str, Any], limits: ContainerLimits) -> str | None:
+class LimitCounter:
+    """Say which limits of a container were met.
+
+    Threads:
+        `_lock` guards the counts; any thread may ask.
+    """
+
+    def __init__(self, limits: ContainerLimits, process: ContainerProcess | None) -> None:
+        self._limits = limits
+        self._process = process
+        self._lock = threading.Lock()
+        self._counts = dict.fromkeys(("memory.oom_kill", "pids.max"), 0)
+
+    def newly_met(self, reply: Mapping[str, Any]) -> list[str]:
+        """What was met since this was asked last, and what the code's error names, in words."""
+        limits = self._limits
+        messages = [_limit_named_by(reply, limits)]
+        if self._has_more("memory.oom_kill") and limits.memory_bytes is not None:
+            messages.append(
+                f"The container may use {size_text(limits.memory_bytes)} of memory; a process in"
+                " it was killed because that was not enough."
+            )
+        if self._has_more("pids.max"):
+            messages.append(_processes_message(limits))
+        return list(dict.fromkeys(message for message in messages if message is not None))
+
+    def _has_more(self, event: str) -> bool:
+        if self._process is None:
+            return False
+        with self._lock:
+            before, self._counts[event] = self._counts[event], self._process.count_of(event)
+            return self._counts[event] > before
+
+
+def _limit_named_by(reply: Mapping[str, Any], limits: ContainerLimits) -> str | None:
     """What an error says about a limit, in words; None for an error of another kind."""
     name, text = str(reply.get("ename", "")), str(reply.get("evalue", ""))
     if name == "OSError" and text.startswith(f"[Errno {errno.EFBIG}]"):
         if limits.file_bytes is not None:
             return f"A file may not grow beyond {size_text(limits.file_bytes)} in this container."
     elif text.startswith(f"[Errno {errno.EAGAIN}]") or text == "can't start new thread":
-        return processes_message(limits)
+        return _processes_message(limits)
     return None
 
 
-def processes_message(limits: ContainerLimits) -> str | None:
+def _processes_message(limits: ContainerLimits) -> str | None:
     """That there may be no more processes, if that is limited."""
     if limits.processes is None:
         return None

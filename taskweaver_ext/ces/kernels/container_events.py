@@ -1,0 +1,175 @@
+"""One thread that hears what happens to containers and tells whom it concerns."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+ContainerChange: TypeAlias = Literal[
+    "died", "out_of_memory", "paused", "resumed", "engine_gone", "engine_back"
+]
+OnChange: TypeAlias = Callable[[ContainerChange], None]
+
+_OPEN_SECONDS = 5.0
+_LOOK_AGAIN_SECONDS = 0.25
+_CHANGES: Mapping[str, ContainerChange] = {
+    "die": "died",
+    "destroy": "died",
+    "oom": "out_of_memory",
+    "pause": "paused",
+    "unpause": "resumed",
+}
+
+_log = logging.getLogger(__name__)
+
+
+class EventStream(Protocol):
+    """Events as they happen; `close` from another thread ends it."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def close(self) -> None:
+        """End it."""
+
+
+class EventSource(Protocol):
+    """What the thread asks the engine for."""
+
+    def open_events(self) -> EventStream:
+        """The stream of what happens to containers of ours, from now on."""
+
+    def has_ended(self, container: str) -> bool:
+        """Whether a container has ended or is gone."""
+
+    def answers(self) -> bool:
+        """Whether the engine is there."""
+
+
+class EngineEvents:
+    """One thread that hears the engine's events and tells whom they concern.
+
+    Threads:
+        `_lock` guards all fields; it is not held while calling out or while
+        talking to the engine. The thread exists while something is watched.
+    """
+
+    def __init__(self, engine: EventSource) -> None:
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._watchers: dict[str, OnChange] = {}
+        self._listening: _Listening | None = None
+
+    def watch(self, container: str, on_change: OnChange) -> None:
+        """Tell, on the thread, what happens to a container from now on."""
+        with self._lock:
+            self._watchers[container] = on_change
+            if self._listening is None:
+                self._listening = _Listening()
+                thread = threading.Thread(
+                    target=self._run,
+                    args=(self._listening,),
+                    name="taskweaver-engine-events",
+                    daemon=True,
+                )
+                self._listening.thread = thread
+                thread.start()
+            listening = self._listening
+        # What happens before the engine listens to us would go unheard.
+        listening.is_open.wait(_OPEN_SECONDS)
+
+    def unwatch(self, container: str) -> None:
+        """Stop telling; the thread ends when nothing is left to watch."""
+        with self._lock:
+            self._watchers.pop(container, None)
+            if self._watchers:
+                return
+            listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.stop()
+
+    def close(self) -> None:
+        """Stop telling anybody anything."""
+        with self._lock:
+            listening, self._listening = self._listening, None
+            self._watchers.clear()
+        if listening is not None:
+            listening.stop()
+
+    def _run(self, listening: _Listening) -> None:
+        engine_is_gone = False
+        while not listening.is_stopped.is_set():
+            try:
+                stream = self._engine.open_events()
+                if not listening.take(stream):
+                    break
+                if engine_is_gone:
+                    engine_is_gone = False
+                    self._tell_all("engine_back")
+                self._tell_what_was_missed()
+                listening.is_open.set()
+                for event in stream:
+                    self._tell(str(event.get("id")), str(event.get("Action")))
+            except Exception as error:  # noqa: BLE001 - a broken stream raises all kinds of things
+                _log.debug("the engine's events ended: %s", error)
+            if listening.is_stopped.is_set():
+                break
+            if not engine_is_gone and not self._engine.answers():
+                engine_is_gone = True
+                self._tell_all("engine_gone")
+            listening.is_open.set()  # nobody waits for an engine that is not there
+            listening.is_stopped.wait(_LOOK_AGAIN_SECONDS)
+
+    def _tell_what_was_missed(self) -> None:
+        """Tell of containers that ended while nobody listened."""
+        with self._lock:
+            containers = list(self._watchers)
+        for container in containers:
+            if self._engine.has_ended(container):
+                self._tell(container, "die")
+
+    def _tell(self, container: str, action: str) -> None:
+        with self._lock:
+            on_change = self._watchers.get(container)
+        if on_change is not None and (change := _CHANGES.get(action)):
+            on_change(change)
+
+    def _tell_all(self, change: ContainerChange) -> None:
+        with self._lock:
+            watchers = list(self._watchers.values())
+        for on_change in watchers:
+            on_change(change)
+
+
+@dataclass
+class _Listening:
+    """One life of the events thread."""
+
+    thread: threading.Thread = field(default_factory=threading.current_thread)
+    is_open: threading.Event = field(default_factory=threading.Event)
+    is_stopped: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Guards `stream` against being opened after it was stopped."""
+    stream: EventStream | None = None
+
+    def take(self, stream: EventStream) -> bool:
+        """Keep a stream so that it can be closed; False when it is too late."""
+        with self.lock:
+            if self.is_stopped.is_set():
+                stream.close()
+                return False
+            self.stream = stream
+            return True
+
+    def stop(self) -> None:
+        """Close the stream, which ends the thread, and wait for it unless the engine hangs."""
+        with self.lock:
+            self.is_stopped.set()
+            if self.stream is not None:
+                with contextlib.suppress(OSError):
+                    self.stream.close()
+        if self.thread is not threading.current_thread():
+            self.thread.join(_OPEN_SECONDS)
