@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -128,7 +129,9 @@ for i in range(10_000):
 
     heard = run(environment, code)
 
-    lines = [(stream, line) for stream, text in heard.pieces for line in text.splitlines()]
+    runs = itertools.groupby(heard.pieces, key=lambda piece: piece[0])
+    texts = [(stream, "".join(text for _, text in run)) for stream, run in runs]
+    lines = [(stream, line) for stream, text in texts for line in text.splitlines()]
     assert lines == [(s, str(i)) for i in range(10_000) for s in ("stdout", "stderr")]
 
 
