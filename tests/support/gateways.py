@@ -1,0 +1,162 @@
+"""Gateways for tests: real ones, each in a process of its own, started when first asked for."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import functools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+import httpx
+
+from taskweaver_ext.ces.child_environment import child_environment
+from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.kernels.gateway_api import GatewaySettings
+from taskweaver_ext.ces.kernels.host import EnvMode
+
+TOKEN = "a-token-for-tests"
+START_SECONDS = 60.0
+
+_ENTERPRISE_PACKAGES = ("jupyter_enterprise_gateway==3.3.0", "setuptools<80")
+"""It pins old packages, so it has an environment of its own; its kernels run in ours."""
+
+
+class GatewayProcess:
+    """A gateway that runs until it is stopped."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by `stop`
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
+        )
+        try:
+            self._wait_until_it_answers()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        headers = {"Authorization": f"token {TOKEN}"}
+        while True:
+            with contextlib.suppress(httpx.HTTPError):
+                answer = httpx.get(f"{self.url}/api/kernelspecs", headers=headers, trust_env=False)
+                if answer.is_success:
+                    return
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self._log.seek(0)
+                raise RuntimeError(f"the gateway did not start: {self._log.read()[-2000:]}")
+            time.sleep(0.05)
+
+    def settings(self) -> GatewaySettings:
+        """How to use it."""
+        return GatewaySettings(url=self.url, token=TOKEN)
+
+    def stop(self) -> None:
+        """End it, and its kernels by their watching their parent."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._log.close()
+
+
+def free_port() -> int:
+    """A port that nobody uses now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def start_kernel_gateway(*options: str) -> GatewayProcess:
+    """Start a Kernel Gateway of the tests' own environment."""
+    port = free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "kernel_gateway",
+        "--KernelGatewayApp.ip=127.0.0.1",
+        f"--KernelGatewayApp.port={port}",
+        "--KernelRestarter.time_to_dead=0.5",
+        *options,
+    ]
+    return GatewayProcess(command, child_environment({"KG_AUTH_TOKEN": TOKEN}), port)
+
+
+@functools.cache
+def kernel_gateway() -> GatewayProcess:
+    """The Kernel Gateway that tests share; it keeps its limits on output, as others' do."""
+    gateway = start_kernel_gateway()
+    atexit.register(gateway.stop)
+    return gateway
+
+
+@functools.cache
+def enterprise_gateway() -> GatewayProcess:
+    """The Enterprise Gateway that tests share."""
+    python = _enterprise_python()
+    port = free_port()
+    command = [
+        str(python.with_name("jupyter")),
+        "enterprisegateway",
+        "--ip=127.0.0.1",
+        f"--port={port}",
+        "--port_retries=0",
+        "--KernelRestarter.time_to_dead=0.5",
+    ]
+    environment = child_environment(
+        {
+            "EG_AUTH_TOKEN": TOKEN,
+            "EG_UNAUTHORIZED_USERS": "",
+            "EG_UID_BLACKLIST": "",
+            # The kernelspecs of the tests' own environment: a current ipykernel.
+            "JUPYTER_PATH": str(Path(sys.prefix) / "share" / "jupyter"),
+            "PATH": os.pathsep.join((str(python.parent), os.defpath)),
+        }
+    )
+    gateway = GatewayProcess(command, environment, port)
+    atexit.register(gateway.stop)
+    return gateway
+
+
+def _enterprise_python() -> Path:
+    """The interpreter of Enterprise Gateway's environment, which is made once and kept."""
+    folder = Path.home() / ".cache" / "taskweaver-ext-tests" / "enterprise-gateway-3.3.0"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    python = folder / "bin" / "python"
+    with open(folder.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            venv.create(folder, with_pip=True, clear=True)
+            install = [str(python), "-m", "pip", "install", "--quiet", *_ENTERPRISE_PACKAGES]
+            subprocess.run(install, check=True, capture_output=True)
+            (folder / "complete").touch()
+    return python
+
+
+def gateway_environment(folder: Path, gateway: GatewayProcess | None = None) -> Environment:
+    """An environment whose kernels run behind a Kernel Gateway."""
+    settings = (gateway or kernel_gateway()).settings()
+    return Environment(folder, EnvMode.Gateway, gateway=settings)
+
+
+def enterprise_environment(folder: Path) -> Environment:
+    """An environment whose kernels run behind an Enterprise Gateway."""
+    return gateway_environment(folder, enterprise_gateway())
