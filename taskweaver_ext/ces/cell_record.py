@@ -18,11 +18,14 @@ from taskweaver_ext.ces.events import (
     StatusReported,
 )
 from taskweaver_ext.ces.output_sink import OutputSink
+from taskweaver_ext.ces.results import ExecutionResult
 from taskweaver_ext.text.terminal import fold
 from taskweaver_ext.text.truncation import left_out_marker
 
 MAX_OUTPUTS = 200
 """How much data beside the text is kept of one cell."""
+
+_COPIED_CHARACTERS = 1 << 16
 
 
 class CellRecord:
@@ -30,7 +33,9 @@ class CellRecord:
 
     def __init__(self, folder: Path, artifact_id: str, max_text_bytes: int) -> None:
         self._id = artifact_id
-        self._sink = OutputSink(folder, artifact_id, memory_bytes=max_text_bytes)
+        self._folder = folder
+        self._max_text_bytes = max_text_bytes
+        self._sink = self._open_sink()
         self._written_bytes = 0
         self._ends_a_line = True
         self._outputs: list[StructuredOutput] = []
@@ -56,6 +61,21 @@ class CellRecord:
             self._write(text if self._ends_a_line else f"\n{text}")
             self._write("" if text.endswith("\n") else "\n")
 
+    def start_again_with(self, result: ExecutionResult) -> None:
+        """Take the text from the result: a slow listener made the events come too late."""
+        self._sink.close()
+        self._sink = self._open_sink()
+        self._written_bytes = 0
+        self._ends_a_line = True
+        for stream, pieces in (("stdout", result.stdout), ("stderr", result.stderr)):
+            path = next((p for s, p in result.full_output_paths.items() if s == stream), None)
+            if path is None:
+                self._write("".join(pieces))
+                continue
+            with path.open(encoding="utf-8", errors="replace", newline="") as file:
+                while text := file.read(_COPIED_CHARACTERS):
+                    self._write(text)
+
     def finish(self) -> tuple[str, tuple[StructuredOutput, ...], str | None]:
         """The text, the data beside it, and the whole's address if something is left out."""
         for display in self._updated.values():  # only the last state counts
@@ -74,6 +94,9 @@ class CellRecord:
     def close(self) -> None:
         """Let go of the files."""
         self._sink.close()
+
+    def _open_sink(self) -> OutputSink:
+        return OutputSink(self._folder, self._id, memory_bytes=self._max_text_bytes)
 
     def _add(self, display: DisplayText) -> None:
         if display.text:

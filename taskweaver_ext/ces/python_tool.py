@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import re
 import tempfile
 import threading
@@ -172,7 +173,8 @@ class PythonTool:
         """Stop the kernels of a session."""
         with self._lock:
             kernel_sessions = self._started.pop(session_id, set())
-            self._queues.pop(session_id, None)
+            if session_id not in self._running:
+                self._queues.pop(session_id, None)
         for kernel_session in kernel_sessions:
             with contextlib.suppress(SessionError):  # stopped already
                 self._environment.stop_session(kernel_session)
@@ -223,15 +225,14 @@ class PythonTool:
     ) -> PythonCallResult:
         with self._lock:
             queue = self._queues.setdefault(session_id, _Queue())
-        with queue.turn():
-            try:
-                with self._kernel_session(session_id, call) as kernel_session:
-                    cells = self._run_cells(call, kernel_session, on_event)
-            except KernelDiedError as error:
-                text = f"{error} In a call, reset=true does that."
-                return PythonCallResult(text=text, is_error=True)
-            except (KernelError, SessionError) as error:
-                return PythonCallResult(text=str(error), is_error=True)
+        try:
+            with queue.turn(), self._kernel_session(session_id, call) as kernel_session:
+                cells = self._run_cells(call, kernel_session, on_event)
+        except KernelDiedError as error:
+            text = f"{error} In a call, reset=true does that."
+            return PythonCallResult(text=text, is_error=True)
+        except (KernelError, SessionError) as error:
+            return PythonCallResult(text=str(error), is_error=True)
         return PythonCallResult(
             text=text_of(cells, len(call.cells)),
             is_error=any(not cell.is_success for cell in cells),
@@ -241,7 +242,8 @@ class PythonTool:
     @contextlib.contextmanager
     def _kernel_session(self, session_id: str, call: PythonCall) -> Iterator[str]:
         """The kernel session for a call: the one of its folder, or a fresh one."""
-        cwd = self._cwd / call.cwd if call.cwd else self._cwd
+        # One folder, one kernel, however the path to it was written.
+        cwd = Path(os.path.normpath(self._cwd / Path(call.cwd or "").expanduser()))
         key = f"{session_id}-{hashlib.sha256(str(cwd).encode()).hexdigest()[:8]}"
         is_fresh = self._lifetime == "call"
         if is_fresh:
@@ -319,6 +321,8 @@ class _CellRun:
 
     def finish(self, result: ExecutionResult, timeout: float | None) -> CellResult:
         """What became of it."""
+        if any(notice.kind == "display_skipped" for notice in result.notices):
+            self._record.start_again_with(result)
         if result.status is ExecutionStatus.ERROR:
             self._record.add_line(result.error or "")
         if self._stdin_requested:
@@ -348,19 +352,29 @@ class _Queue:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._waiting: deque[object] = deque()
+        self._holder: int | None = None
+        """The thread whose turn it is."""
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
         """Wait for this thread's turn, and have it for as long as the block lasts."""
+        if self._holder == threading.get_ident():
+            raise SessionError(
+                "A call was made from a callback of another call of the same session, which would"
+                " wait for itself. Make it afterwards, or in another session."
+            )
         ticket = object()
         with self._changed:
             self._waiting.append(ticket)
         try:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting[0] is ticket)
+                self._holder = threading.get_ident()
             yield
         finally:
             with self._changed:
+                if self._waiting[0] is ticket:
+                    self._holder = None
                 self._waiting.remove(ticket)
                 self._changed.notify_all()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from taskweaver_ext.ces import calling
 from taskweaver_ext.ces.display_text import ImageOutput, JsonOutput, MarkdownOutput, StatusOutput
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import ExecutionEvent, ExecutionFinished, OutputProduced
@@ -254,6 +255,39 @@ def test_long_output_is_shortened_and_whole_at_its_address(tool: PythonTool) -> 
     assert tool.read_artifact(cell.artifact, offset=10, max_bytes=5) == whole[10:15]
 
 
+def test_a_listener_that_is_slow_costs_none_of_the_output(
+    tool: PythonTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calling, "CATCH_UP_SECONDS", 0.2)
+    has_ended = threading.Event()
+
+    def hold_on(_number: int, event: ExecutionEvent) -> None:
+        if isinstance(event, OutputProduced):
+            has_ended.wait(1.0)  # long after the end of the code
+
+    (cell,) = tool.run(["for i in range(200_000): print(i)"], on_event=hold_on).cells
+
+    assert cell.artifact is not None
+    assert tool.read_artifact(cell.artifact) == "".join(f"{i}\n" for i in range(200_000))
+    assert "display_skipped" in [notice.kind for notice in cell.notices]
+
+
+def test_a_call_from_a_callback_of_its_own_session_is_refused(tool: PythonTool) -> None:
+    inner: list[PythonCallResult] = []
+
+    result = tool.run(["print(1)"], on_event=lambda *_: inner.append(tool.run(["2"])))
+
+    assert not result.is_error
+    assert "would wait for itself" in inner[0].text
+
+
+def test_a_folder_has_one_kernel_however_its_path_is_written(tool: PythonTool) -> None:
+    first = tool.run(["import os; os.makedirs('sub', exist_ok=True)", PID])
+    second = tool.run([PID], cwd="sub/..")
+
+    assert second.text == first.cells[1].output.strip()
+
+
 @pytest.mark.parametrize("address", ["artifact://none", "artifact://../../etc/passwd", "x/y"])
 def test_an_address_of_nothing_is_refused(address: str, tool: PythonTool) -> None:
     with pytest.raises(FileNotFoundError, match="There is no output"):
@@ -350,6 +384,31 @@ def test_prelude_and_modules_are_there_in_every_kernel(tmp_path: Path) -> None:
 
     assert "bad.py failed: ZeroDivisionError" in result.text
     assert result.text.endswith("\n\n6")
+
+
+def test_modules_of_the_user_and_of_the_project_are_there_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    stranger = tmp_path / "stranger"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for folder, whose in (
+        (tmp_path / ".taskweaver", "user"),
+        (project, "project"),
+        (stranger, "stranger"),
+    ):
+        (folder / "modules").mkdir(parents=True)
+        (folder / "modules" / "helpers.py").write_text(f"whose = {whose!r}")
+    (project / "taskweaver_config.json").write_text("{}")
+    (project / "sub").mkdir()
+
+    with PythonTool(cwd=project / "sub") as tool:
+        in_project = tool.run(["print(whose)"])
+    with PythonTool(cwd=stranger) as tool:
+        elsewhere = tool.run(["print(whose)"])
+
+    assert in_project.text == "project"
+    assert elsewhere.text == "user"  # what merely lies in a folder named modules is not run
 
 
 def test_a_tool_on_a_given_environment_leaves_it_open(tmp_path: Path) -> None:
