@@ -134,6 +134,7 @@ class Session:
         message: str,
         event_handler: SessionEventHandler | None = None,
         files: Sequence[SessionFile] | None = None,
+        on_input: OnInput | None = None,
     ) -> Round:
         """Have the roles answer a message, and return everything that was said.
 
@@ -143,6 +144,7 @@ class Session:
         Args:
             event_handler: Hears what happens until the answer is there.
             files: Copied into the working directory first.
+            on_input: Answers `input()` in the code that the agent runs.
 
         Raises:
             SessionError: Another round is under way, the session was stopped, or a file
@@ -159,6 +161,7 @@ class Session:
             self.usage.begin_round()
             with self._telling(chat_round):
                 self._executor.recover()
+                self._executor.on_input = on_input
                 self._converse(chat_round, "\n".join(parts))
             return chat_round
 
@@ -271,7 +274,8 @@ class Session:
         post.update_attachment(language, AttachmentType.reply_type)
         post.update_attachment(code, AttachmentType.reply_content)
         try:
-            result = self._executor.run(language, code, post, on_input=on_input)
+            self._executor.on_input = on_input
+            result = self._executor.run(language, code, post)
         except TaskWeaverError as error:
             post.end(str(error))
             raise

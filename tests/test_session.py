@@ -129,6 +129,26 @@ def test_an_error_is_repaired(tmp_path: Path) -> None:
     assert chat_round.post_list[-1].message == "0.5"
 
 
+def test_a_question_of_the_agents_code_is_answered_by_the_person(tmp_path: Path) -> None:
+    script = [
+        ScriptedAnswer(plan("Ask.")),
+        ScriptedAnswer(code("print('hello', input('name? '))")),
+        ScriptedAnswer(answer("Greeted.")),
+    ]
+    asked: list[str] = []
+
+    def reply(prompt: str, _password: bool) -> str:
+        asked.append(prompt)
+        return "Ada"
+
+    listener = Listener()
+    with ModelServer(script) as server, make_app(tmp_path / "p", server.openai_url) as app:
+        app.get_session().send_message("greet me", listener, on_input=reply)
+
+    assert asked == ["name? "]
+    assert listener.output() == "hello Ada\n"
+
+
 def test_repairing_ends_at_the_limit_and_the_planner_is_told(tmp_path: Path) -> None:
     script = [
         ScriptedAnswer(plan("Fail.")),

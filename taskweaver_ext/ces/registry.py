@@ -78,8 +78,9 @@ class KernelExecutor:
         timeout: float | None = None,
         stdin: str | bytes | None = None,
         execution_id: str | None = None,
+        on_input: OnInput | None = None,
     ) -> ExecutionResult:
-        """Run code on the kernel; lines of `stdin` answer `input()`."""
+        """Run code on the kernel; `on_input`, or else lines of `stdin`, answer `input()`."""
         run_id = execution_id or f"exec-{uuid.uuid4().hex[:12]}"
         result = ExecutionResult(execution_id=ExecutionId(run_id), code=code)
         failure = self._write_to_audit(code=code, run_id=run_id, has_stdin=stdin is not None)
@@ -91,7 +92,7 @@ class KernelExecutor:
                 run_id,
                 on_output=on_output,
                 on_event=on_event,
-                on_input=_answer_from(stdin),
+                on_input=on_input or _answer_from(stdin),
                 timeout=timeout,
             )
         except KernelStartError as error:

@@ -55,6 +55,7 @@ class ChatSession(Protocol):
         message: str,
         event_handler: SessionEventHandler | None = None,
         files: Sequence[Any] | None = None,
+        on_input: OnInput | None = None,
     ) -> Round:
         """Ask the agent."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from taskweaver_ext.approval import ApprovalAnswer, ApprovalRequest
+from taskweaver_ext.ces.kernels.execution import OnInput
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.chat.console.chat_session import ChatSession, SessionSource
 from taskweaver_ext.chat.console.display import Display
@@ -84,16 +85,19 @@ class RequestRunner:
 
     def run_code(self, language: str, code: str) -> ExecutionResult:
         """Run code of the person, and show what it does."""
-        on_input = self.display.input_for if self._can_ask else None
         session = self.session
         result = self._work(
-            lambda: session.run_code(language, code, self.display.inbox, on_input=on_input),
+            lambda: session.run_code(language, code, self.display.inbox, self._on_input),
             session,
         )
         self._say_what_matters(result)
         if session.shares_runs:
             self.display.say(" ◆ in the agent's context (/context)", color=DIM)
         return result
+
+    @property
+    def _on_input(self) -> OnInput | None:
+        return self.display.input_for if self._can_ask else None
 
     def play_demo(self) -> Round:
         """Let a scripted model answer its request in a session of its own."""
@@ -124,7 +128,10 @@ class RequestRunner:
     def _send(self, session: ChatSession, message: str, files: list[dict[str, str]]) -> Round:
         session.approval.ask = self._ask_approval if self._can_ask else None
         return self._work(
-            lambda: session.send_message(message, self.display.inbox, files or None), session
+            lambda: session.send_message(
+                message, self.display.inbox, files or None, self._on_input
+            ),
+            session,
         )
 
     def _work(self, do: Callable[[], T], session: ChatSession | None = None) -> T:

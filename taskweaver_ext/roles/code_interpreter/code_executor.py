@@ -7,11 +7,12 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from taskweaver_ext.ces.calling import OnEvent, OnOutput
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import ExecutionEvent, LateOutput, StatusChanged
 from taskweaver_ext.ces.kernels.execution import OnInput
 from taskweaver_ext.ces.languages import canonical_name
-from taskweaver_ext.ces.registry import ExecutorRegistry
+from taskweaver_ext.ces.registry import ExecutorRegistry, KernelExecutor
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus
 from taskweaver_ext.errors import PluginError, SessionError
 from taskweaver_ext.event_emitter import PostEventProxy
@@ -45,6 +46,8 @@ class CodeExecutor:
         self.cwd = session_dir / "cwd"
         self.plugins: tuple[PluginEntry, ...] = tuple(plugins)
         """Those that generated code can call; one that does not load is taken out."""
+        self.on_input: OnInput | None = None
+        """Answers `input()` in Python code, while there is somebody to ask."""
         self._environment = environment
         self._session_id = session_id
         self._session_dir = session_dir
@@ -110,8 +113,6 @@ class CodeExecutor:
         language: str,
         code: str,
         post: PostEventProxy,
-        *,
-        on_input: OnInput | None = None,
     ) -> ExecutionResult:
         """Run code to its end and show in the post what it does.
 
@@ -136,26 +137,39 @@ class CodeExecutor:
                     self.interrupt()  # the wish came when there was nothing to interrupt yet
                 output.on_event(event)
 
-            if name == "python" and on_input is not None:
-                result = self._environment.execute_code(
-                    self._session_id,
-                    code,
-                    execution_id,
-                    on_output=output.on_output,
-                    on_event=on_event,
-                    on_input=on_input,
-                )
-            else:
-                result = self._registry.get(name).execute(
-                    code,
-                    on_output=output.on_output,
-                    on_event=on_event,
-                    execution_id=execution_id,
-                )
+            result = self._execute(
+                name,
+                code,
+                on_output=output.on_output,
+                on_event=on_event,
+                execution_id=execution_id,
+            )
             output.finish(result)
         if result.status is ExecutionStatus.DIED and result.death is None:
             self._has_given_up = True
         return result
+
+    def _execute(
+        self,
+        language: str,
+        code: str,
+        *,
+        on_output: OnOutput,
+        on_event: OnEvent,
+        execution_id: ExecutionId,
+    ) -> ExecutionResult:
+        executor = self._registry.get(language)
+        if isinstance(executor, KernelExecutor):
+            return executor.execute(
+                code,
+                on_output=on_output,
+                on_event=on_event,
+                execution_id=execution_id,
+                on_input=self.on_input,
+            )
+        return executor.execute(
+            code, on_output=on_output, on_event=on_event, execution_id=execution_id
+        )
 
     def interrupt(self, kill: bool = False) -> None:
         """Stop what runs; with `kill` at any price, which costs the variables."""
