@@ -217,8 +217,10 @@ class Environment:
         session = self._session(session_id)
         with self._lock:
             self._sessions.pop(session_id, None)
-        self._keeper.remove(session)
-        session.stop()
+        try:
+            session.stop()
+        finally:
+            self._keeper.remove(session)  # only now: its kernel counted until it was gone
 
     def sessions(self) -> list[SessionInfo]:
         """What can be seen of all sessions now, in the order they were started."""

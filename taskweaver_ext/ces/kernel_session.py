@@ -132,7 +132,7 @@ class KernelSession:
         if not self._turn.acquire(blocking=False):
             return False
         try:
-            if self._idle_since is None:
+            if self._idle_since is None or self._is_stopped:
                 return False
             self._stop_kernel()
             self._put_away_because = reason

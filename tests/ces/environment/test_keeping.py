@@ -142,9 +142,12 @@ def test_many_sessions_come_and_go_on_a_few_kernels(tmp_path: Path) -> None:
         environment.start_session("warm")
         before = (threading.active_count(), this.num_fds())
 
+        counts: list[int] = []
+
         def use(number: int) -> str:
             name = f"s{number}"
             environment.start_session(name)
+            counts.append(_kernels())
             output = environment.execute_code(name, f"{number} * 2").output
             environment.stop_session(name)
             return output
@@ -153,6 +156,7 @@ def test_many_sessions_come_and_go_on_a_few_kernels(tmp_path: Path) -> None:
             outputs = list(pool.map(use, range(40)))
 
         assert outputs == [str(number * 2) for number in range(40)]
+        assert max(counts) <= 4
         environment.execute_code("warm", "1")
         wait_until(lambda: _kernels() == 1)
         assert threading.active_count() <= before[0]
