@@ -358,11 +358,13 @@ class ContainerKernelHost:
     def _shortcomings(self, engine: Engine, transport: Transport) -> Iterator[str]:
         """What the container does not keep of what its settings promise."""
         limits = self._settings.container.limits
+        wanted = {"memory": limits.memory_bytes, "processes": limits.processes, "CPU": limits.cpus}
         if self._process is not None:
             missing = self._process.limits_not_in_force(limits)
+        elif engine.shares_this_machine:
+            # Its process is in no control group of its own, as with some rootless engines.
+            missing = [name for name, limit in wanted.items() if limit is not None]
         else:
-            wanted = {"memory": limits.memory_bytes, "swap": limits.memory_bytes,
-                      "processes": limits.processes, "CPU": limits.cpus}  # fmt: skip
             missing = [n for n in engine.traits.unsupported_limits if wanted[n] is not None]
         if missing:
             yield f"The engine does not enforce these limits on this machine: {', '.join(missing)}."

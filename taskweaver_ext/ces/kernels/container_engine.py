@@ -321,7 +321,6 @@ def _traits(info: Mapping[str, Any]) -> EngineTraits:
     security = " ".join(info.get("SecurityOptions") or ())
     limits = {
         "memory": "MemoryLimit",
-        "swap": "SwapLimit",
         "processes": "PidsLimit",
         "CPU": "CpuCfsQuota",
     }

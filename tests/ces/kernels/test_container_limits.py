@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.kernels import container_description
 from taskweaver_ext.ces.kernels.container_description import ContainerSettings
 from taskweaver_ext.ces.kernels.container_limits import ContainerLimits, FolderWatch, size_text
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
@@ -194,3 +195,18 @@ def test_the_watch_counts_what_is_added_and_not_what_was_there(tmp_path: Path) -
 )
 def test_sizes_are_readable(size: int, text: str) -> None:
     assert size_text(size) == text
+
+
+def test_limits_that_are_not_in_force_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The engine is asked for a container without limits, as one that ignores them would make it.
+    monkeypatch.setattr(container_description, "_limits", lambda *_: {})
+    with container_environment(tmp_path) as environment:
+        environment.start_session("s1")
+
+        first, second = (run(environment, "pass").result for _ in range(2))
+
+    assert "does not enforce these limits" in limits_named(first)
+    assert "memory, processes, CPU" in limits_named(first)
+    assert second.notices == []
