@@ -20,16 +20,17 @@ class SignalGate:
 
     def __init__(self) -> None:
         self._is_closed = False
+        self._main_thread = threading.main_thread().ident
         self._held_back: list[Callable[[], object]] = []
 
     def close(self) -> None:
         """From here on handlers wait. Only the main thread runs handlers, so others don't care."""
-        if threading.current_thread() is threading.main_thread():
+        if threading.get_ident() == self._main_thread:
             self._is_closed = True
 
     def open(self) -> None:
         """Let the handlers run that came meanwhile; what they raise is raised here."""
-        if threading.current_thread() is threading.main_thread():
+        if threading.get_ident() == self._main_thread:
             self._is_closed = False
             while self._held_back:
                 self._held_back.pop(0)()

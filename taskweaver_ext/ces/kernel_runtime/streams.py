@@ -60,6 +60,8 @@ class OutputQueue:
         self._wire = wire
         self._pipes = pipes
         self._characters = 0
+        self._pipes_were_empty = False
+        """At the last look, a moment ago: the next `_take` of the same flush need not look."""
         self._last_sent = 0.0
         self._due = float("inf")
         self._alarm, self._alarm_writer = os.pipe()
@@ -134,9 +136,13 @@ class OutputQueue:
 
     def _take(self) -> bytes:
         """Empty the pipes and `pending` into frames, one for each run of one stream."""
+        if self._pipes_were_empty and not self.pending:
+            self._pipes_were_empty = False
+            return b""
         frames: list[bytes] = []
         for ordinal, kind, text in self._pipes.read():
             _add_frame(frames, ordinal << KIND_BITS | kind, text)
+        self._pipes_were_empty = not frames and bool(self.pending)
         count = min(len(self.pending), _FULL_WRITES)
         self._characters = 0
         taken = itertools.starmap(self.pending.popleft, itertools.repeat((), count))
@@ -206,6 +212,7 @@ class TextStream(io.TextIOBase):
     encoding = "utf-8"
     errors = "backslashreplace"
     newlines = None
+    __slots__ = ("_append", "_get_key", "_kind", "_pending", "_queue")  # read at every write
 
     def __init__(self, queue: OutputQueue, kind: int) -> None:
         self.name = "<stdout>" if kind == STDOUT else "<stderr>"
@@ -220,20 +227,25 @@ class TextStream(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Take a text; it is sent at once or within a batch."""
-        if text.__class__ is not str and not isinstance(text, str):
-            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        queue, length = self._queue, len(text)
-        if length > _MAX_PIECE_CHARACTERS:
-            for start in range(0, length, _MAX_PIECE_CHARACTERS):
-                self.write(text[start : start + _MAX_PIECE_CHARACTERS])
-            return length
-        self._append((self._get_key(queue.latest_key) | self._kind, text))
+        queue = self._queue
         # Off the clock while hot: only every 256th write, or a large one, looks closer.
-        if queue.is_hot and length < _LARGE_WRITE and len(self._pending) & 255:
-            return length
-        if text:
-            queue.written(text)
-        return length
+        if queue.is_hot and text.__class__ is str and len(text) < _LARGE_WRITE:
+            if text:
+                self._append((self._get_key(queue.latest_key) | self._kind, text))
+                if not len(self._pending) & 255:
+                    queue.written(text)
+            return len(text)
+        return self._write_closely(text)
+
+    def _write_closely(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        queue = self._queue
+        for start in range(0, len(text), _MAX_PIECE_CHARACTERS):
+            piece = text[start : start + _MAX_PIECE_CHARACTERS]
+            self._append((self._get_key(queue.latest_key) | self._kind, piece))
+            queue.written(piece)
+        return len(text)
 
     def flush(self) -> None:
         """Send what was written; free when there is nothing."""
