@@ -8,7 +8,11 @@ from dataclasses import asdict
 
 import click
 
-from taskweaver_ext.ces.session_info import SessionInfo, sessions_of_this_user
+from taskweaver_ext.ces.session_info import (
+    SessionInfo,
+    remove_stale_folders,
+    sessions_of_this_user,
+)
 
 _HEADINGS = ("SESSION", "HOST", "STATE", "PID", "MEMORY", "AGE", "LAST USE", "OWNER", "FOLDER")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -17,11 +21,14 @@ _MEBIBYTE = 1 << 20
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, for programs.")
-def command(as_json: bool) -> None:
+@click.option("--clean", is_flag=True, help="First remove what stale ones left on the disk.")
+def command(as_json: bool, clean: bool) -> None:
     """List the kernels of all your processes on this machine.
 
     A stale one is what a program left behind that was killed; its kernel has ended with it.
     """
+    if clean:
+        click.echo(f"removed: {remove_stale_folders()}", err=True)
     sessions = sessions_of_this_user()
     if as_json:
         click.echo(json.dumps([asdict(session) for session in sessions], indent=2))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.session_info import PRIVATE_FOLDERS, sessions_of_this_user
+from taskweaver_ext.ces.session_info import sessions_of_this_user
 from taskweaver_ext.cli.kernels import command
 from tests.support.executions import kernel_pid, wait_until
 
@@ -92,9 +91,8 @@ def test_kernels_of_another_process_are_seen_and_stale_when_it_was_killed(
     assert left is not None
     assert left["state"] == "stale"
     assert left["memory_bytes"] is None
-    for record in PRIVATE_FOLDERS.glob("taskweaver-*/session.json"):
-        if name in record.read_text():
-            shutil.rmtree(record.parent)
+    _list_kernels("--clean")
+    assert _kernel(name) is None
 
 
 def test_a_container_or_gateway_kernel_would_have_a_folder_of_its_own(
