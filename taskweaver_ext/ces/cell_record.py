@@ -17,7 +17,7 @@ from taskweaver_ext.ces.events import (
     OutputProduced,
     StatusReported,
 )
-from taskweaver_ext.ces.output_sink import OutputSink
+from taskweaver_ext.ces.output_sink import STREAMS, OutputSink
 from taskweaver_ext.ces.results import ExecutionResult
 from taskweaver_ext.text.terminal import fold
 from taskweaver_ext.text.truncation import left_out_marker
@@ -67,10 +67,10 @@ class CellRecord:
         self._sink = self._open_sink()
         self._written_bytes = 0
         self._ends_a_line = True
-        for stream, pieces in (("stdout", result.stdout), ("stderr", result.stderr)):
-            path = next((p for s, p in result.full_output_paths.items() if s == stream), None)
+        for stream in STREAMS:
+            path = result.full_output_paths.get(stream)
             if path is None:
-                self._write("".join(pieces))
+                self._write("".join(result.stdout if stream == "stdout" else result.stderr))
                 continue
             with path.open(encoding="utf-8", errors="replace", newline="") as file:
                 while text := file.read(_COPIED_CHARACTERS):

@@ -32,10 +32,9 @@ def _lines(value: object, label: str, depth: int) -> Iterator[str]:
     if not isinstance(value, dict | list) or not value:
         yield prefix + _leaf(value)
         return
-    if depth >= MAX_DEPTH:
-        yield f"{prefix}{_size(value)}"
-        return
     yield f"{prefix}{_size(value)}"
+    if depth >= MAX_DEPTH:
+        return
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in items:
         yield from _lines(item, key if isinstance(key, str) else f"[{key}]", depth + 1)
