@@ -17,13 +17,12 @@ from taskweaver_ext import config as configuration
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.host import EnvMode
-from taskweaver_ext.config import Config
+from taskweaver_ext.config import Config, ReplyForm
 from taskweaver_ext.errors import ConfigError, SessionError
 from taskweaver_ext.llm.chat_model import ChatModel
 from taskweaver_ext.llm.factory import create_chat_model
 from taskweaver_ext.llm.model_settings import ModelSettings
 from taskweaver_ext.plugins.registry import PluginRegistry
-from taskweaver_ext.roles.prompts import ReplyForm
 from taskweaver_ext.roles.role import RoleRegistry
 from taskweaver_ext.session import Session, SessionParts
 
@@ -112,7 +111,13 @@ class _Parts(Module):
         service = config.execution_service
         container = _container_settings(service.custom_image) if service.custom_image else None
         mode = EnvMode(service.kernel_mode)
-        self.environment = Environment(service.env_dir, mode, container=container)
+        self.environment = Environment(
+            service.env_dir,
+            mode,
+            preload=service.preload,
+            spare_kernels=service.spare_kernels,
+            container=container,
+        )
         return self.environment
 
     @singleton
@@ -165,7 +170,7 @@ class TaskWeaverApp:
         *,
         arguments: Mapping[str, object] | None = None,
         model: ChatModel | None = None,
-        reply_form: ReplyForm = "json",
+        reply_form: ReplyForm | None = None,
     ) -> None:
         """Read the settings of a project.
 
@@ -174,13 +179,14 @@ class TaskWeaverApp:
             config: Settings that win over all others, by name.
             arguments: Settings from a command line.
             model: Used instead of the one that is set, for demonstrations and tests.
-            reply_form: How the model replies.
+            reply_form: How the model replies; None: as `code_interpreter.reply_form` says.
 
         Raises:
             ConfigError: Some settings cannot be used.
         """
         self.config = configuration.load(app_dir, overrides=config, arguments=arguments)
-        self._parts = _Parts(self.config, model, reply_form)
+        form = reply_form or self.config.code_interpreter.reply_form
+        self._parts = _Parts(self.config, model, form)
         self._injector = Injector(self._parts, auto_bind=False)
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
@@ -214,6 +220,9 @@ class TaskWeaverApp:
             if session_id is not None and session_id in self._sessions:
                 return self._sessions[session_id]
             parts = self._injector.get(SessionParts)
+            if approval is None:
+                interpreter = self.config.code_interpreter
+                approval = Approval(interpreter.approval, always_allowed=interpreter.always_allowed)
             session = Session(session_id or _new_session_id(), parts, approval=approval)
             self._sessions[session.session_id] = session
             return session

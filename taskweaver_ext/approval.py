@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from taskweaver_ext.config import ApprovalMode
 from taskweaver_ext.errors import TaskWeaverError
 
-ApprovalMode: TypeAlias = Literal["ask", "auto", "deny"]
 ApprovalScope: TypeAlias = Literal["shell", "all"]
 
 _UNSAFE_IN_PATTERNS = frozenset(";&|`$<>\n()\\")

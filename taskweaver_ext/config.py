@@ -24,6 +24,8 @@ from taskweaver_ext.errors import ConfigError
 FILE_NAME = "taskweaver_config.json"
 
 KernelMode: TypeAlias = Literal["local", "container", "gateway"]
+ReplyForm: TypeAlias = Literal["json", "channels"]
+ApprovalMode: TypeAlias = Literal["ask", "auto", "deny"]
 ToolMode: TypeAlias = Literal["python", "bash", "both"]
 
 _TOOL_MODES: dict[str, ToolMode] = {
@@ -58,6 +60,10 @@ class ExecutionServiceConfig:
     kernel_mode: KernelMode = "local"
     env_dir: Path = Path("env")
     custom_image: str | None = None
+    preload: tuple[str, ...] = ()
+    """Modules that local kernels have imported before they start."""
+    spare_kernels: int = field(default=0, metadata={"at_least": 0})
+    """How many local kernels are started before they are needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +119,12 @@ class CodeInterpreterConfig:
     blocked_functions: tuple[str, ...] = tuple(_BLOCKED_FUNCTIONS.split())
     code_prefix: str = ""
     use_local_uri: bool = True
+    reply_form: ReplyForm = "json"
+    """How the model replies: in TaskWeaver's JSON, or in channels."""
+    approval: ApprovalMode = "ask"
+    """Whether shell that a model writes asks first, runs, or is refused."""
+    always_allowed: tuple[str, ...] = ()
+    """Patterns of commands that run without asking."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

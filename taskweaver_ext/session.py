@@ -19,7 +19,7 @@ from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.execution import OnInput
 from taskweaver_ext.ces.results import ExecutionResult
-from taskweaver_ext.config import Config
+from taskweaver_ext.config import Config, ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Post, Round
 from taskweaver_ext.errors import ConfigError, SessionError, TaskWeaverError
 from taskweaver_ext.event_emitter import SessionEventEmitter
@@ -34,7 +34,6 @@ from taskweaver_ext.roles.code_interpreter.result_text import (
     status_name,
 )
 from taskweaver_ext.roles.planner.planner import Planner
-from taskweaver_ext.roles.prompts import ReplyForm
 from taskweaver_ext.roles.role import (
     USER,
     Memory,

@@ -212,3 +212,18 @@ def test_our_project_folder_loads_without_complaint(
     assert "orders.csv" in str(model.requests[0])
     assert "temperatures.csv" in str(model.requests[1])
     assert all(isinstance(message, Message) for message in model.requests[0])
+
+
+def test_settings_choose_the_reply_form_and_what_asks_first(tmp_path: Path) -> None:
+    settings = {
+        "code_interpreter.reply_form": "channels",
+        "code_interpreter.approval": "deny",
+        "code_interpreter.always_allowed": ["ls *"],
+    }
+
+    with TaskWeaverApp(tmp_path, settings, model=ScriptedModel([])) as app:
+        approval = app.get_session().approval
+
+    assert app.config.code_interpreter.reply_form == "channels"
+    assert approval.mode == "deny"
+    assert tuple(approval.always_allowed) == ("ls *",)

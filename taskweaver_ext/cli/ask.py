@@ -11,7 +11,6 @@ from rich.console import Console
 
 from taskweaver_ext import config
 from taskweaver_ext.app import TaskWeaverApp
-from taskweaver_ext.approval import ApprovalMode
 from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.chat.console.display import Display
 from taskweaver_ext.chat.console.markdown import markdown_rows
@@ -22,6 +21,7 @@ from taskweaver_ext.chat.console.transcript import Transcript
 from taskweaver_ext.cli.app_source import sessions_of
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
+from taskweaver_ext.config import ApprovalMode
 
 EXIT_DONE = 0
 EXIT_FAILED = 1

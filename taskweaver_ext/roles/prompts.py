@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import yaml
 
@@ -15,7 +15,6 @@ from taskweaver_ext.errors import ConfigError, ProtocolError
 from taskweaver_ext.llm.chat_model import Message
 from taskweaver_ext.roles.reply_json import WRAPPER
 
-ReplyForm: TypeAlias = Literal["json", "channels"]
 """How a model replies: in TaskWeaver's JSON, or in channels."""
 
 _logger = logging.getLogger(__name__)

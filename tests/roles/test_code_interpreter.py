@@ -9,9 +9,9 @@ import pytest
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.approval import Approval, ApprovalAnswer, ApprovalRequest
+from taskweaver_ext.config import ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Round
 from taskweaver_ext.llm.scripted import ScriptedModel, ScriptEntry
-from taskweaver_ext.roles.prompts import ReplyForm
 from tests.support.conversations import Listener, answer, attached, code, plan
 
 DECISION = {

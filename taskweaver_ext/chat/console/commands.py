@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, cast, get_args
 
-from taskweaver_ext.approval import ApprovalMode
 from taskweaver_ext.chat.console.guidance import help_text
 from taskweaver_ext.chat.console.request_runner import RequestRunner
 from taskweaver_ext.chat.console.requests import COMMANDS, MODES, Mode
 from taskweaver_ext.chat.console.rows import YELLOW
+from taskweaver_ext.config import ApprovalMode
 
 _MAX_HISTORY_LINES = 50
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from taskweaver_ext.ces.contract import list_files
+from taskweaver_ext.config import ReplyForm
 from taskweaver_ext.conversation import Attachment, AttachmentType, Post, Round
 from taskweaver_ext.event_emitter import PostEventProxy
 from taskweaver_ext.llm.chat_model import JsonSchema, Message
@@ -19,7 +20,7 @@ from taskweaver_ext.roles.code_interpreter.generated import GeneratedCode, Gener
 from taskweaver_ext.roles.code_interpreter.json_form import JsonForm
 from taskweaver_ext.roles.correction import UnusableReplyError, rejected_messages
 from taskweaver_ext.roles.history import History
-from taskweaver_ext.roles.prompts import ReplyForm, fill, load_examples, load_prompt
+from taskweaver_ext.roles.prompts import fill, load_examples, load_prompt
 from taskweaver_ext.roles.role import PLANNER, USER, Memory, RoleContext
 
 MAX_LISTED_FILES = 30

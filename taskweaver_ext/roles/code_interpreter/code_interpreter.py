@@ -11,6 +11,7 @@ from taskweaver_ext.ces.contract import (
     list_files,
 )
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.config import ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Post
 from taskweaver_ext.event_emitter import PostEventProxy
 from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
@@ -23,7 +24,7 @@ from taskweaver_ext.roles.code_interpreter.result_text import (
 )
 from taskweaver_ext.roles.code_interpreter.verification import Verdict, inspect_python
 from taskweaver_ext.roles.correction import UnusableReplyError, reject, speaking
-from taskweaver_ext.roles.prompts import ReplyForm, fill
+from taskweaver_ext.roles.prompts import fill
 from taskweaver_ext.roles.role import Memory, Role, RoleContext, RoleEntry
 from taskweaver_ext.streaming.code_cleaning import find_leftover
 
