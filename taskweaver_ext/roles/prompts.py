@@ -15,8 +15,6 @@ from taskweaver_ext.errors import ConfigError, ProtocolError
 from taskweaver_ext.llm.chat_model import Message
 from taskweaver_ext.roles.reply_json import WRAPPER
 
-"""How a model replies: in TaskWeaver's JSON, or in channels."""
-
 _logger = logging.getLogger(__name__)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from taskweaver_ext.config import ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Post, RoleName, Round
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.event_emitter import PostEventProxy
@@ -29,13 +30,7 @@ from taskweaver_ext.roles.planner.planner_reply import (
     PlannerReading,
     written,
 )
-from taskweaver_ext.roles.prompts import (
-    ReplyForm,
-    fill,
-    load_examples,
-    load_prompt,
-    reply_schema,
-)
+from taskweaver_ext.roles.prompts import fill, load_examples, load_prompt, reply_schema
 from taskweaver_ext.roles.role import USER, Memory, Role, RoleContext, RoleEntry
 
 MAX_CORRECTIONS = 3

@@ -125,6 +125,6 @@ def test_only_who_is_certainly_gone_counts_as_dead(
     assert owner.is_dead(engine_is_here=is_here) is is_dead
 
 
-@pytest.mark.parametrize("label", ["", "somebody", "a/b/c/d", "a/b/1", f"a/b/{os.getpid()}/c/d"])
+@pytest.mark.parametrize("label", ["", "somebody", "a/b/c/d", "a/b/1", "a/b/7/c/d"])
 def test_a_label_that_is_not_ours_names_nobody(label: str) -> None:
     assert Owner.parse(label) is None
