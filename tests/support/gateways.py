@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import fcntl
 import functools
+import json
 import os
 import signal
 import socket
@@ -126,8 +127,7 @@ def enterprise_gateway() -> GatewayProcess:
             "EG_AUTH_TOKEN": TOKEN,
             "EG_UNAUTHORIZED_USERS": "",
             "EG_UID_BLACKLIST": "",
-            # The kernelspecs of the tests' own environment: a current ipykernel.
-            "JUPYTER_PATH": str(Path(sys.prefix) / "share" / "jupyter"),
+            "JUPYTER_PATH": str(_kernelspecs(python.parent.parent)),
             "PATH": os.pathsep.join((str(python.parent), os.defpath)),
         }
     )
@@ -149,6 +149,19 @@ def _enterprise_python() -> Path:
             subprocess.run(install, check=True, capture_output=True)
             (folder / "complete").touch()
     return python
+
+
+def _kernelspecs(folder: Path) -> Path:
+    """Where Enterprise Gateway finds a kernel of the tests' own environment."""
+    spec = {
+        "argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "display_name": "Python 3",
+        "language": "python",
+    }
+    path = folder / "specs" / "kernels" / "python3" / "kernel.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(spec))
+    return folder / "specs"
 
 
 def gateway_environment(folder: Path, gateway: GatewayProcess | None = None) -> Environment:

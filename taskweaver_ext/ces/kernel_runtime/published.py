@@ -61,6 +61,7 @@ class PublishedFrames(FrameSender):
         self._unasked_bytes = 0
         self._unasked_messages = 0
         self._pause_seconds = 0.0
+        self._receipts = 0
         self._control_thread = 0
         self._never_readable, self._writer = os.pipe()
         self._room, self._room_writer = os.pipe()
@@ -79,14 +80,13 @@ class PublishedFrames(FrameSender):
         if threading.get_ident() != self._control_thread:
             super().send_all(take)
 
-    def settle(self) -> None:
-        """Wait a moment until the client has received all."""
+    def settle(self, ending: dict[str, int]) -> None:
+        """Wait a moment until the client has received all and knows what may happen now."""
         deadline = time.monotonic() + _SETTLE_SECONDS
         with self._guard:
-            if not self._kept:
-                return
-            self._publish(self._sent, b"", wants_receipt=True)
-        while self._kept and time.monotonic() < deadline:
+            self._receipts = 0
+            self._publish(self._sent, b"", wants_receipt=True, ending=ending)
+        while (self._kept or not self._receipts) and time.monotonic() < deadline:
             self._wait_for_receipt(int((deadline - time.monotonic()) * 1000))
 
     def _send_rest(self) -> None:
@@ -160,6 +160,7 @@ class PublishedFrames(FrameSender):
         while self._kept and self._kept[0][0] + len(self._kept[0][1]) <= received:
             self._kept.popleft()
         self._received = max(self._received, received)
+        self._receipts += 1
 
     def _tell_that_there_is_room(self) -> None:
         try:

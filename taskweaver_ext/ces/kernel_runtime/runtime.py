@@ -69,8 +69,8 @@ class Runtime:
         self.queue.start()
         sys.stdout, sys.stderr = self.stdout, self.stderr
         os.register_at_fork(before=self.queue.children_may_start, after_in_child=self._in_child)
-        self._flush_before(os, "_exit")
-        self._flush_before(os, "abort")
+        self._settle_before(os, "_exit", lambda code: {"exit_code": code})
+        self._settle_before(os, "abort", lambda: {"signal": signal.SIGABRT})
         sys.addaudithook(self._notice)
 
     def attach(self, kernel: Any, *, env_id: str, session_id: str) -> None:
@@ -198,22 +198,23 @@ class Runtime:
             traceback.print_exception(type(error), error, error.__traceback__, file=self.stderr)
         os._exit(0 if error is None else 1)
 
-    def _notice(self, event: str, _args: object) -> None:
+    def _notice(self, event: str, args: tuple[Any, ...]) -> None:
         if event in _STARTS_A_CHILD:
             if os.getpid() == self._kernel_pid:
                 self.queue.children_may_start()
         elif event in _MAY_END_US and os.getpid() == self._kernel_pid:
-            self.queue.settle()
+            is_read = event == "ctypes.string_at"
+            self.queue.settle({"signal": signal.SIGSEGV if is_read else int(args[1])})
 
-    def _flush_before(self, module: Any, name: str) -> None:
+    def _settle_before(self, module: Any, name: str, ending: Callable[..., Any]) -> None:
         plain = getattr(module, name)
 
-        def flushed(*args: Any) -> None:
+        def settled(*args: Any) -> None:
             if os.getpid() == self._kernel_pid:
-                self.queue.settle()
+                self.queue.settle(ending(*args))
             plain(*args)
 
-        setattr(module, name, flushed)
+        setattr(module, name, settled)
 
 
 class MessageSocket:

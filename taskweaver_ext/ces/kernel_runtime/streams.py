@@ -116,10 +116,10 @@ class OutputQueue:
         self._wire.send_all(self._take)
         self._last_sent = _monotonic()
 
-    def settle(self) -> None:
-        """Send all that was said so far and make sure that it arrives: we may end now."""
+    def settle(self, ending: dict[str, int]) -> None:
+        """Send all that was said so far and make sure that it arrives: we may end in this way."""
         self.flush()
-        self._wire.settle()
+        self._wire.settle(ending)
 
     def flush_text(self) -> None:
         """Send what was written because its writer asks for it."""

@@ -114,8 +114,8 @@ class FrameSender:
     def send_pipes(self, ordinal: int, descriptors: list[int]) -> None:
         """Hand over the reading ends of an execution's pipes, where that is possible."""
 
-    def settle(self) -> None:
-        """What was sent must arrive, even if this process ends now."""
+    def settle(self, ending: dict[str, int]) -> None:
+        """What was sent must arrive, even if this process now ends in this way."""
 
     def _send_rest(self) -> None:
         raise NotImplementedError

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import threading
 import time
 from collections.abc import Mapping
@@ -74,10 +75,19 @@ class GatewayKernelHost:
         return connection
 
     def death(self, wait_seconds: float = 1.0) -> KernelDeath | None:
-        """Why the kernel counts as dead; a gateway does not tell how its process ended."""
+        """Why the kernel counts as dead; only the kernel itself can have said how it would end."""
         if self._connection is None or not self._connection.loss:
             return None
-        return KernelDeath(cause="unknown", detail=self._connection.loss)
+        ending, detail = self._connection.ending, self._connection.loss
+        if "exit_code" in ending:
+            code = ending["exit_code"]
+            detail = f"exited with code {code}: {detail}"
+            return KernelDeath(cause="exited", exit_code=code, detail=detail)
+        number = ending.get("signal")
+        if number is not None and number in signal.valid_signals():
+            detail = f"killed by {signal.Signals(number).name}: {detail}"
+            return KernelDeath(cause="signal", signal=number, detail=detail)
+        return KernelDeath(cause="unknown", detail=detail)
 
     def interrupt(self) -> None:
         """Let the gateway interrupt the kernel and its children."""
@@ -134,7 +144,13 @@ class GatewayKernelHost:
         try:
             connection.open(self._settings.gateway.start_seconds)
         except LineRefusedError as error:
-            raise KernelStartError(self._api.refusal(error.status)) from error
+            if error.status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+                raise KernelStartError(self._api.refusal(error.status)) from error
+            raise KernelStartError(
+                f"The kernel behind {self._api.url} was gone before it was ready ({error})."
+                " Look at the gateway's log: does its kernelspec"
+                f" {self._settings.gateway.kernel_name!r} start?"
+            ) from error
         except ConnectionError as error:
             raise KernelStartError(
                 f"The gateway at {self._api.url} started a kernel, but there is no line to it:"

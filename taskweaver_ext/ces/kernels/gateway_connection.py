@@ -76,6 +76,8 @@ class GatewayConnection:
         self._has_said_so = False
         self.replies: dict[str, dict[str, Any]] = {}
         """What shell requests other than executions were answered, by message id."""
+        self.ending: dict[str, int] = {}
+        """How the kernel said that it might end, if that was its last word."""
         self.loss = ""
         """Why the kernel counts as gone, in words."""
 
@@ -234,6 +236,7 @@ class GatewayConnection:
         self._received += len(fresh)
         if fresh:
             self._answer = None
+        self.ending = content.get("ending", {} if fresh else self.ending)
         for received in self._frames.feed(fresh):
             if isinstance(received, ExecutionEnded) and received.ordinal == self._latest_ordinal:
                 self._request = None
