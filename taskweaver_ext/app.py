@@ -25,6 +25,7 @@ from taskweaver_ext.llm.model_settings import ModelSettings
 from taskweaver_ext.plugins.registry import PluginRegistry
 from taskweaver_ext.roles.role import RoleRegistry
 from taskweaver_ext.session import Session, SessionParts
+from taskweaver_ext.session_folders import remove_old_folders
 
 if TYPE_CHECKING:
     from taskweaver_ext.ces.kernels.container_description import ContainerSettings
@@ -185,6 +186,8 @@ class TaskWeaverApp:
             ConfigError: Some settings cannot be used.
         """
         self.config = configuration.load(app_dir, overrides=config, arguments=arguments)
+        workspace = self.config.workspace
+        remove_old_folders(workspace.workspace_path, workspace.keep_days)
         form = reply_form or self.config.code_interpreter.reply_form
         self._parts = _Parts(self.config, model, form)
         self._injector = Injector(self._parts, auto_bind=False)

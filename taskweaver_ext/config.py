@@ -25,6 +25,7 @@ FILE_NAME = "taskweaver_config.json"
 
 KernelMode: TypeAlias = Literal["local", "container", "gateway"]
 ReplyForm: TypeAlias = Literal["json", "channels"]
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 ApprovalMode: TypeAlias = Literal["ask", "auto", "deny"]
 ToolMode: TypeAlias = Literal["python", "bash", "both"]
 
@@ -147,6 +148,8 @@ class WorkspaceConfig:
     """Where sessions keep their files."""
 
     workspace_path: Path = Path("workspace")
+    keep_days: int = field(default=0, metadata={"at_least": 0})
+    """After how many days without use a session's folder is removed; 0: never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +158,7 @@ class LoggingConfig:
 
     log_folder: Path = Path("logs")
     log_file: str = "task_weaver.log"
+    level: LogLevel = "info"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,6 +99,7 @@ ORDER = (
     "plugins",
     "approval",
     "roles",
+    "session_folders",
     "session",
     "app",
     "chat",

@@ -19,6 +19,7 @@ from taskweaver_ext.chat.console.rows import NO_LIMIT, Painter
 from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen, quiet_typing
 from taskweaver_ext.chat.console.transcript import Transcript
 from taskweaver_ext.cli.app_source import sessions_of
+from taskweaver_ext.cli.project_log import logging_to_project
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.config import ApprovalMode
@@ -80,6 +81,7 @@ def command(
     is_live = sys.stderr.isatty() and not Console(stderr=True).is_dumb_terminal
     with contextlib.ExitStack() as stack:
         app = stack.enter_context(TaskWeaverApp(project, arguments=arguments))
+        stack.enter_context(logging_to_project(app.config.logging))
         signals = stack.enter_context(SignalWatch())
         if is_live:
             stack.enter_context(quiet_typing())

@@ -21,6 +21,7 @@ from taskweaver_ext.chat.console.plain_transcript import PlainTranscript
 from taskweaver_ext.chat.console.request_runner import RequestRunner
 from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen
 from taskweaver_ext.cli.app_source import sessions_of
+from taskweaver_ext.cli.project_log import logging_to_project
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.cli.standard_input import StandardInput, is_terminal
@@ -53,7 +54,10 @@ def command(project: Path | None, kernel: str | None) -> int:
     Exit codes: 0 done, 1 a request failed, 2 misused, 130 interrupted.
     """
     arguments = {"execution_service.kernel_mode": kernel}
-    with TaskWeaverApp(project, arguments=arguments) as app:
+    with (
+        TaskWeaverApp(project, arguments=arguments) as app,
+        logging_to_project(app.config.logging),
+    ):
         source = sessions_of(app)
         if is_interactive():
             return _chat_on_terminal(source, app.config.app_base_dir / _HISTORY_FILE)

@@ -25,12 +25,14 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.interpreters import explain_why_unusable, find_python
 from taskweaver_ext.errors import ConfigError, TaskWeaverError
 from taskweaver_ext.llm.model_settings import ModelSettings
+from taskweaver_ext.session_folders import session_folders, size_of
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_IPYKERNEL = (6, 29)
 LITTLE_DISK_BYTES = 1 << 30
 TOO_LITTLE_DISK_BYTES = 64 << 20
 ENGINE_SECONDS = 3.0
+MUCH_KEPT_BYTES = 1 << 30
 
 _MARKS = {"ok": "ok  ", "warning": "warn", "failed": "FAIL"}
 
@@ -67,6 +69,7 @@ def command(project: Path | None, as_json: bool) -> int:
         _check_kernel,
         _check_docker,
         lambda: _check_model(project),
+        lambda: _check_sessions(project),
     ]
     findings = []
     for check in checks:
@@ -78,6 +81,20 @@ def command(project: Path | None, as_json: bool) -> int:
         report = {"can_run": is_usable, "checks": [asdict(finding) for finding in findings]}
         click.echo(json.dumps(report, indent=2))
     return 0 if is_usable else 1
+
+
+def _check_sessions(project: Path | None) -> Finding:
+    """Say how much room the folders of sessions take."""
+    try:
+        workspace = config.load(project).workspace
+    except ConfigError as error:
+        return Finding(name="sessions", status="warning", detail=str(error))
+    folders = session_folders(workspace.workspace_path)
+    size = sum(map(size_of, folders))
+    kept = f"kept for {workspace.keep_days} days" if workspace.keep_days else "kept for ever"
+    detail = f"{len(folders)} in {workspace.workspace_path}, {size / (1 << 20):.1f} MiB, {kept}"
+    advice = "set workspace.keep_days to have old ones removed" if size >= MUCH_KEPT_BYTES else ""
+    return Finding(name="sessions", status="ok", detail=detail, advice=advice)
 
 
 def _show(finding: Finding) -> None:

@@ -1,0 +1,53 @@
+"""The folders that sessions leave behind: how much room they take, and when they go."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+from pathlib import Path
+
+SECONDS_PER_DAY = 86_400
+
+_log = logging.getLogger(__name__)
+
+
+def session_folders(workspace: Path) -> list[Path]:
+    """The folders of all sessions of a workspace."""
+    try:
+        return sorted(path for path in (workspace / "sessions").iterdir() if path.is_dir())
+    except OSError:
+        return []
+
+
+def size_of(folder: Path) -> int:
+    """How many bytes the files in a folder take; links are not followed."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(place, name)).st_size
+            except OSError:
+                continue  # it has just gone
+    return total
+
+
+def remove_old_folders(workspace: Path, keep_days: float) -> list[Path]:
+    """Remove the folders of sessions that were last used so many days ago; 0 keeps them all."""
+    if not keep_days:
+        return []
+    limit = time.time() - keep_days * SECONDS_PER_DAY
+    removed = []
+    for folder in session_folders(workspace):
+        if _last_used(folder) < limit:
+            shutil.rmtree(folder, ignore_errors=True)
+            _log.info("removed the folder of an old session: %s", folder)
+            removed.append(folder)
+    return removed
+
+
+def _last_used(folder: Path) -> float:
+    """When something was last made or removed in a session's folder."""
+    places = [folder, folder / "cwd", folder / "ces"]
+    return max((place.stat().st_mtime for place in places if place.exists()), default=0.0)
