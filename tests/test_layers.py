@@ -37,7 +37,7 @@ ORDER = (
     "ces.kernels.jupyter_messages",
     "ces.kernels.frames",
     "ces.kernels.wire",
-    "ces.calling",
+    "ces.recorded_run",
     "ces.kernels.execution",
     "ces.kernels.reader",
     "ces.kernels.zygote",

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import zmq
 
-from taskweaver_ext.ces.calling import OnEvent, OnOutput
 from taskweaver_ext.ces.child_environment import child_environment
 from taskweaver_ext.ces.interpreters import environment_of, find_python
 from taskweaver_ext.ces.kernel_keeper import KernelKeeper
@@ -28,6 +27,7 @@ from taskweaver_ext.ces.kernels.tracing import traced_if_wanted
 from taskweaver_ext.ces.kernels.zygote import Zygotes, can_fork
 from taskweaver_ext.ces.late_output import OnLateOutput
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
+from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionResult
 from taskweaver_ext.ces.session_folder import SessionFolder
 from taskweaver_ext.ces.session_info import SessionInfo

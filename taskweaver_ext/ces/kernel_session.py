@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from taskweaver_ext.ces.artifacts import ArtifactStore
-from taskweaver_ext.ces.calling import OnEvent, OnOutput
 from taskweaver_ext.ces.events import StatusChanged
 from taskweaver_ext.ces.kernel_keeper import KernelKeeper
 from taskweaver_ext.ces.kernels.execution import Execution, OnInput
@@ -22,6 +21,7 @@ from taskweaver_ext.ces.kernels.reader import GRACE_SECONDS, KernelReader
 from taskweaver_ext.ces.kernels.tracing import reached, startup_stages
 from taskweaver_ext.ces.late_output import LateOutputs, OnLateOutput
 from taskweaver_ext.ces.output_sink import OutputSink
+from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.ces.session_folder import NAME, SessionFolder
 from taskweaver_ext.ces.session_info import SessionInfo, SessionRecord, SessionState, memory_of

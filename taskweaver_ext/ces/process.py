@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from taskweaver_ext.ces.audit import AuditLog
-from taskweaver_ext.ces.calling import OnEvent, OnOutput
 from taskweaver_ext.ces.child_environment import child_environment
 from taskweaver_ext.ces.exec_errors import (
     absolute,
@@ -25,6 +24,7 @@ from taskweaver_ext.ces.program import (
     ProgramLimits,
     StopRequest,
 )
+from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import (
     ExecutionResult,
 )

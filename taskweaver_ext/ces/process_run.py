@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from taskweaver_ext.ces.binary_record import BinaryRecord
-from taskweaver_ext.ces.calling import RecordedRun
 from taskweaver_ext.ces.events import StatusChanged
 from taskweaver_ext.ces.exec_errors import (
     describe_start_failure,
@@ -30,6 +29,7 @@ from taskweaver_ext.ces.program import (
     ProgramSettings,
     StopRequest,
 )
+from taskweaver_ext.ces.recorded_run import RecordedRun
 from taskweaver_ext.ces.results import (
     ExecutionArtifact,
     ExecutionResult,

@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from taskweaver_ext.ces.audit import AuditLog
-from taskweaver_ext.ces.calling import OnEvent, OnOutput
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.exec_errors import (
     exec_error,
@@ -26,6 +25,7 @@ from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
 from taskweaver_ext.ces.program import (
     ProgramLimits,
 )
+from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.ces.shell import ShellExecutor
 from taskweaver_ext.errors import KernelDiedError, KernelStartError, SessionError

@@ -9,8 +9,8 @@ import uuid
 from pathlib import Path
 
 from taskweaver_ext.ces.audit import AuditLog
-from taskweaver_ext.ces.calling import OnEvent, OnOutput, RecordedRun
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES, OutputSink
+from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput, RecordedRun
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, Notice
 from taskweaver_ext.errors import SessionError
 

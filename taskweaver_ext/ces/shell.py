@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from taskweaver_ext.ces.audit import AuditLog
-from taskweaver_ext.ces.calling import OnEvent, OnOutput
 from taskweaver_ext.ces.child_environment import child_environment
 from taskweaver_ext.ces.exec_errors import absolute
 from taskweaver_ext.ces.late_output import LateOutputs, OnLateOutput
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES
+from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionResult
 from taskweaver_ext.ces.run_records import CLOSE_SECONDS, RunRecords
 from taskweaver_ext.ces.shell_reader import ShellCommand, ShellReader, ShellSettings

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from taskweaver_ext.ces.bash import BashProcess, SentCommand
-from taskweaver_ext.ces.calling import RecordedRun
 from taskweaver_ext.ces.process_output import OutputPipe
 from taskweaver_ext.ces.process_tree import ProcessSeen, mark_of, signal_processes
+from taskweaver_ext.ces.recorded_run import RecordedRun
 from taskweaver_ext.ces.results import ExecutionId, StreamName
 
 TakeLateOutput: TypeAlias = Callable[[ExecutionId, StreamName, bytes], None]

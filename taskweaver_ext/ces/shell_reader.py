@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from taskweaver_ext.ces.bash import BashProcess, SentCommand
-from taskweaver_ext.ces.calling import RecordedRun
 from taskweaver_ext.ces.events import StatusChanged
 from taskweaver_ext.ces.exec_errors import (
     describe_start_failure,
@@ -26,6 +25,7 @@ from taskweaver_ext.ces.exec_errors import (
 from taskweaver_ext.ces.program import (
     StopReason,
 )
+from taskweaver_ext.ces.recorded_run import RecordedRun
 from taskweaver_ext.ces.results import ExecutionStatus, KernelDeath, Notice
 from taskweaver_ext.ces.shell_command import CommandOutput, CommandStop, TakeLateOutput
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from taskweaver_ext.ces.artifacts import ArtifactStore
-from taskweaver_ext.ces.calling import OnEvent, OnOutput, RecordedRun
 from taskweaver_ext.ces.events import (
     ArtifactProduced,
     DisplayProduced,
@@ -26,6 +25,7 @@ from taskweaver_ext.ces.events import (
 )
 from taskweaver_ext.ces.kernel_runtime.plugin_api import ARTIFACT_MIME, LOG_MIME, STATUS_MIME
 from taskweaver_ext.ces.output_sink import OutputSink
+from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput, RecordedRun
 from taskweaver_ext.ces.results import (
     Display,
     ExecutionId,

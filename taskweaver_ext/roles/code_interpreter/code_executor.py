@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from taskweaver_ext.ces.calling import OnEvent, OnOutput
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import ExecutionEvent, LateOutput, StatusChanged
 from taskweaver_ext.ces.kernels.execution import OnInput
 from taskweaver_ext.ces.languages import canonical_name
+from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.registry import ExecutorRegistry, KernelExecutor
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus
 from taskweaver_ext.errors import PluginError, SessionError
