@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from taskweaver_ext.ces import calling
+from taskweaver_ext.ces import recorded_run
 from taskweaver_ext.ces.display_text import ImageOutput, JsonOutput, MarkdownOutput, StatusOutput
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import ExecutionEvent, ExecutionFinished, OutputProduced
@@ -258,7 +258,7 @@ def test_long_output_is_shortened_and_whole_at_its_address(tool: PythonTool) -> 
 def test_a_listener_that_is_slow_costs_none_of_the_output(
     tool: PythonTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calling, "CATCH_UP_SECONDS", 0.2)
+    monkeypatch.setattr(recorded_run, "CATCH_UP_SECONDS", 0.2)
     has_ended = threading.Event()
 
     def hold_on(_number: int, event: ExecutionEvent) -> None:
