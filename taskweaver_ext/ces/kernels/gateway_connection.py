@@ -39,6 +39,8 @@ _LINE_SECONDS = 5.0
 _RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0)
 _MESSAGES_AT_ONCE = 64
 _ASK_AGAIN_SECONDS = 2.0
+_MAX_CODE_CHARACTERS = 8_000_000
+"""A gateway closes the websocket on a message of more than 10 MB."""
 _FRESH_STATES = frozenset(("restarting", "starting", "dead"))
 
 _log = logging.getLogger(__name__)
@@ -65,6 +67,7 @@ class GatewayConnection:
         self._frames = FrameReader()
         self._received = 0
         self._request: ExecuteRequest | None = None
+        self._too_long: ExecuteRequest | None = None
         self._answer: str | None = None
         self._latest_ordinal = 0
         self._resend_id = ""
@@ -87,8 +90,12 @@ class GatewayConnection:
 
     def execute(self, request: ExecuteRequest) -> None:
         """Send a request, now or as soon as there is a line again."""
-        self._request = request
         self._latest_ordinal = request.ordinal
+        if len(request.code) > _MAX_CODE_CHARACTERS:
+            self._too_long = request
+            self.wake()
+            return
+        self._request = request
         self._send_request(request)
 
     def _send_request(self, request: ExecuteRequest) -> None:
@@ -169,6 +176,9 @@ class GatewayConnection:
         if self._has_said_so:
             return
         deadline = None if timeout is None else time.monotonic() + timeout
+        if self._too_long is not None:
+            yield self._refuse(self._too_long)
+            self._too_long = None
         try:
             if self._line is None:
                 yield from self._try_to_reconnect(deadline)
@@ -178,6 +188,13 @@ class GatewayConnection:
             self._lose_line(error)
         if self._is_gone.is_set():
             yield from self._receive_the_last()
+
+    def _refuse(self, request: ExecuteRequest) -> ExecutionEnded:
+        why = (
+            f"The code has {len(request.code):,} characters; gateways take messages of at most"
+            " 10 MB. Put the data into a file and read it."
+        )
+        return ExecutionEnded(request.ordinal, {"status": "error", "evalue": why})
 
     def _wait(self, line: GatewayLine, deadline: float | None) -> bool:
         """Wait for the line; False when something else ended the wait."""

@@ -1,7 +1,8 @@
 """One suite for every place where kernels can run.
 
 A test that looks at processes of this machine, or at settings that only local
-kernels have, says so with the mark `local_only`.
+kernels have, says so with the mark `local_only`; one that asks for what a
+gateway does not have, with `not_on_gateway` and the reason.
 """
 
 from __future__ import annotations
@@ -13,13 +14,18 @@ import pytest
 
 from taskweaver_ext.ces.environment import Environment
 from tests.support.containers import container_environment
-from tests.support.gateways import gateway_environment
+from tests.support.gateways import enterprise_environment, gateway_environment
 
 OPENERS: dict[str, Callable[[Path], Environment]] = {
     "local": Environment,
     "container": container_environment,
     "gateway": gateway_environment,
+    "enterprise-gateway": enterprise_environment,
 }
+
+GATEWAYS = ("gateway", "enterprise-gateway")
+ON_ENTERPRISE_GATEWAY = ("test_attribution.py", "test_code.py", "test_input.py", "test_plugins.py")
+"""Where it could differ from the other gateway; it is the same code otherwise."""
 
 
 @pytest.fixture(scope="module", params=OPENERS)
@@ -33,10 +39,14 @@ def shared_environment(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Take `local_only` tests out of the runs on other hosts."""
+    """Take tests out of the runs on hosts that they are not meant for."""
     items[:] = [item for item in items if not _is_elsewhere(item)]
 
 
 def _is_elsewhere(item: pytest.Item) -> bool:
     host = getattr(item, "callspec", None) and item.callspec.params.get("shared_environment")  # type: ignore[attr-defined]
+    if host in GATEWAYS and item.get_closest_marker("not_on_gateway") is not None:
+        return True
+    if host == "enterprise-gateway" and item.path.name not in ON_ENTERPRISE_GATEWAY:
+        return True
     return host not in (None, "local") and item.get_closest_marker("local_only") is not None

@@ -172,6 +172,7 @@ def test_a_senseless_message_is_left_out_and_named(
     assert environment.execute_code("s1", "x").output == "1"
 
 
+@pytest.mark.not_on_gateway("a gateway takes messages of at most 10 MB")
 def test_ten_megabytes_of_code_run(environment: Environment) -> None:
     code = f"text = '''{'x' * (10 << 20)}'''\nlen(text)"
 

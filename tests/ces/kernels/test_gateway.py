@@ -180,6 +180,16 @@ class Save(Plugin):
     assert str(tmp_path) in artifact.file_name
 
 
+def test_code_that_is_too_long_for_a_gateway_is_refused(environment: Environment) -> None:
+    code = f"text = '''{'x' * (10 << 20)}'''"
+
+    result = environment.execute_code("s1", code, timeout=30)
+
+    assert result.status is ExecutionStatus.ERROR
+    assert "10 MB" in (result.error or "")
+    assert environment.execute_code("s1", "1").output == "1"
+
+
 def test_the_kernel_is_gone_from_the_gateway_after_its_session(
     gateway: GatewayProcess, tmp_path: Path
 ) -> None:
