@@ -47,6 +47,11 @@ def is_passed_on(name: str, value: str) -> bool:
     return name.upper() in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)
 
 
+def granted_by_name() -> dict[str, str]:
+    """Our variables that plugins were given by name."""
+    return {name: value for name, value in os.environ.items() if name.startswith(_GRANTED_BY_NAME)}
+
+
 def child_environment(
     extra: Mapping[str, str] | None = None, *, source: Mapping[str, str] | None = None
 ) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import zmq
 
-from taskweaver_ext.ces.child_environment import child_environment
+from taskweaver_ext.ces.child_environment import child_environment, granted_by_name
 from taskweaver_ext.ces.interpreters import environment_of, find_python
 from taskweaver_ext.ces.kernel_keeper import KernelKeeper
 from taskweaver_ext.ces.kernel_session import MAX_DEATHS_IN_A_ROW, KernelSession
@@ -333,7 +333,7 @@ class Environment:
             cwd=cwd,
             env_id=self.env_id,
             session_id=session_id,
-            environment=self._variables,
+            environment={**granted_by_name(), **self._variables},
         )
         return ContainerKernelHost(settings, self._context)
 

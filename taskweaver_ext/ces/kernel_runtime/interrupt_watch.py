@@ -9,33 +9,35 @@ the interpreter writes to, and send it again until Python has heeded it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import select
 import signal
 import threading
-import time
 from collections.abc import Callable
 
 _FIRST_WAIT_SECONDS = 0.02
 _LONGEST_WAIT_SECONDS = 1.0
-_RECENTLY_SECONDS = 0.1
+_HEEDED = 0xFF
+"""Written to the pipe by Python's handler, behind the number that the signal itself wrote."""
 
 
 class InterruptWatch:
     """Send SIGINT to the main thread again when it did not take effect.
 
     Threads:
-        A thread of its own waits for signals. `heeded` is called by the
-        signal handler, on the main thread, and sets one field.
+        A thread of its own waits on a pipe, whose order tells whether the last
+        signal was heeded. `heeded` is called by the signal handler, on the
+        main thread, and writes one byte.
     """
 
     def __init__(self, is_wanted: Callable[[], bool]) -> None:
         self._is_wanted = is_wanted
-        self._heeded_at = 0.0
         self.loop: asyncio.AbstractEventLoop | None = None
         """Waits while a cell awaits; a signal does not wake it by itself."""
-        self._reader, writer = os.pipe()
-        os.set_blocking(writer, False)
-        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         self._thread = threading.Thread(
             target=self._insist, name="taskweaver-interrupts", daemon=True
         )
@@ -43,27 +45,43 @@ class InterruptWatch:
 
     def heeded(self) -> None:
         """Python's handler runs: the interrupt has been noticed."""
-        self._heeded_at = time.monotonic()
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._writer, bytes((_HEEDED,)))
 
     def let_go_in_child(self) -> None:
         """A forked child's signals are its own affair."""
         signal.set_wakeup_fd(-1)
+        self._writer = os.open(os.devnull, os.O_WRONLY)
 
     def _insist(self) -> None:
+        is_open, wait_seconds = False, _FIRST_WAIT_SECONDS
+        poller = select.poll()
+        poller.register(self._reader, select.POLLIN)
+        while True:
+            if poller.poll(wait_seconds * 1000 if is_open else None):
+                was_open, is_open = is_open, self._is_still_open(is_open)
+                if not was_open:
+                    wait_seconds = _FIRST_WAIT_SECONDS
+            elif not self._is_wanted():
+                is_open = False
+            else:
+                self._send_again()
+                wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
+
+    def _is_still_open(self, is_open: bool) -> bool:
+        """Whether the last signal waits to be heeded, by what the pipe says now."""
+        for byte in os.read(self._reader, 512):
+            if byte in (signal.SIGINT, _HEEDED):
+                is_open = byte == signal.SIGINT
+        return is_open
+
+    def _send_again(self) -> None:
+        if self.loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has been closed
+                self.loop.call_soon_threadsafe(_look_around)
         main_thread = threading.main_thread().ident
         assert main_thread is not None
-        while signals := os.read(self._reader, 512):
-            if signal.SIGINT not in signals:
-                continue
-            arrived_at = time.monotonic()
-            wait_seconds = _FIRST_WAIT_SECONDS
-            time.sleep(wait_seconds)
-            if self.loop is not None:
-                self.loop.call_soon_threadsafe(_look_around)
-            while self._is_wanted() and self._heeded_at < arrived_at - _RECENTLY_SECONDS:
-                signal.pthread_kill(main_thread, signal.SIGINT)
-                time.sleep(wait_seconds)
-                wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
+        signal.pthread_kill(main_thread, signal.SIGINT)
 
 
 def _look_around() -> None:
