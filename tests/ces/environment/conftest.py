@@ -23,9 +23,17 @@ OPENERS: dict[str, Callable[[Path], Environment]] = {
     "enterprise-gateway": enterprise_environment,
 }
 
-GATEWAYS = ("gateway", "enterprise-gateway")
-ON_ENTERPRISE_GATEWAY = ("test_attribution.py", "test_code.py", "test_input.py", "test_plugins.py")
-"""Where it could differ from the other gateway; it is the same code otherwise."""
+ON_GATEWAYS = {
+    "gateway": {
+        "test_attribution.py",
+        "test_code.py",
+        "test_input.py",
+        "test_plugins.py",
+        "test_streaming.py",
+    },
+    "enterprise-gateway": {"test_code.py", "test_input.py"},
+}
+"""The parts of the suite that are tried on each, for the sake of time."""
 
 
 @pytest.fixture(scope="module", params=OPENERS)
@@ -45,8 +53,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _is_elsewhere(item: pytest.Item) -> bool:
     host = getattr(item, "callspec", None) and item.callspec.params.get("shared_environment")  # type: ignore[attr-defined]
-    if host in GATEWAYS and item.get_closest_marker("not_on_gateway") is not None:
-        return True
-    if host == "enterprise-gateway" and item.path.name not in ON_ENTERPRISE_GATEWAY:
+    if host in ON_GATEWAYS and (
+        item.path.name not in ON_GATEWAYS[host]
+        or item.get_closest_marker("not_on_gateway") is not None
+    ):
         return True
     return host not in (None, "local") and item.get_closest_marker("local_only") is not None
