@@ -452,7 +452,8 @@ def test_interrupts_at_any_moment_neither_lose_the_shell_nor_a_command(
         result = run(shell, "for i in {1..20}; do /bin/true; done; echo on")
         timer.join()
         assert result.status in (ExecutionStatus.SUCCESS, ExecutionStatus.CANCELLED)
-        assert ("on\n" in "".join(result.stdout)) == result.is_success
+        if result.is_success:  # an interrupt may also come between the last word and the end
+            assert "".join(result.stdout) == "on\n"
         assert output_of(shell, "echo $kept") == "1\n"
 
 

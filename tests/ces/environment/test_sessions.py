@@ -85,11 +85,12 @@ def test_code_runs_in_its_working_directory(environment: Environment, tmp_path: 
     (tmp_path / "work" / "helper.py").write_text("answer = 42")
     environment.start_session("s2", cwd=tmp_path / "work")
     try:
-        result = environment.execute_code("s2", "import os, helper; os.getcwd(), helper.answer")
+        code = "import os, helper; print(os.getcwd(), helper.answer)"
+        heard = run(environment, code, session="s2")
     finally:
         environment.stop_session("s2")
 
-    assert result.output == repr((str(tmp_path / "work"), 42))
+    assert heard.text() == f"{tmp_path / 'work'} 42\n"
 
 
 def test_sessions_are_independent_and_run_at_the_same_time(

@@ -179,10 +179,10 @@ def test_a_spare_kernel_becomes_its_sessions_own(tmp_path: Path) -> None:
         spare = ready[0].host
         environment.start_session("s1", cwd=tmp_path / "work")
 
-        result = environment.execute_code("s1", "import os, helper; os.getcwd(), helper.answer")
+        heard = run(environment, "import os, helper; print(os.getcwd(), helper.answer)")
 
         assert kernel_pid(environment) == spare.pid  # type: ignore[attr-defined]
-        assert result.output == repr((str(tmp_path / "work"), 42))
+        assert heard.text() == f"{tmp_path / 'work'} 42\n"
         wait_until(lambda: len(ready) == 1)  # the next is at hand
 
 
