@@ -36,6 +36,10 @@ class TimeLimits:
     between_tokens_seconds: float = 60.0
 
 
+ON_THIS_MACHINE = TimeLimits(first_token_seconds=900.0)
+"""A model on this machine reads a long prompt for minutes before it says anything."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
     """One model, under TaskWeaver's names and with its defaults."""
@@ -88,8 +92,8 @@ class _SettingsReader:
 
     def read(self) -> ModelSettings:
         defaults = ModelSettings()
-        limits = TimeLimits()
         self._api_type = self._choice("api_type", get_args(ApiType), defaults.api_type)
+        limits = TimeLimits() if self._api_type != "local" else ON_THIS_MACHINE
         settings = ModelSettings(
             api_type=self._api_type,
             api_base=self._text("api_base", defaults.api_base),

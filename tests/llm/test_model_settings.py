@@ -83,3 +83,12 @@ def test_all_mistakes_are_told_at_once_and_none_shows_the_key() -> None:
         assert f"llm.{name}" in message
     assert "stop_token" in message
     assert "not" not in message.replace("cannot", "")
+
+
+def test_a_model_on_this_machine_may_read_its_prompt_for_longer() -> None:
+    local = ModelSettings.from_mapping({"llm.api_type": "local"})
+    remote = ModelSettings.from_mapping({"llm.api_type": "openai"})
+    told = ModelSettings.from_mapping({"llm.api_type": "local", "llm.first_token_seconds": 5})
+
+    assert local.limits.first_token_seconds > remote.limits.first_token_seconds
+    assert told.limits.first_token_seconds == 5
