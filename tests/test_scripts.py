@@ -118,7 +118,9 @@ def test_tests_get_what_they_need_and_leave_nothing_to_do_for_a_start(copy: Copy
 
     install, pytest_call = copy.calls
     assert install.endswith(f"--editable {copy.root}[test]")
-    assert pytest_call == "python -m pytest tests/cli -k help"
+    assert pytest_call.startswith("stand-in -m tests.support.docker_engine with ")
+    assert " -m pytest " in pytest_call
+    assert pytest_call.endswith(" tests/cli -k help")
     copy.run("scripts/start")
     assert copy.calls == ["taskweaver-ext "]
 
@@ -185,7 +187,7 @@ def test_check_explains_itself_without_making_anything(copy: Copy) -> None:
 
 
 @pytest.mark.parametrize(
-    ("failing", "code"), [("nothing", 0), ("mypy", 1), ("pytest", 3), ("ruff", 1)]
+    ("failing", "code"), [("nothing", 0), ("mypy", 1), ("tests.support", 3), ("ruff", 1)]
 )
 def test_ci_checks_and_tests_and_fails_when_one_of_them_does(
     copy: Copy, failing: str, code: int
@@ -194,5 +196,7 @@ def test_ci_checks_and_tests_and_fails_when_one_of_them_does(
 
     result = copy.run(".ci/run", failing=failing)
 
-    assert [call.split()[2] for call in copy.calls] == ["ruff", "ruff", "mypy", "pytest"]
+    modules = [call.split()[2] for call in copy.calls]
+    assert modules == ["ruff", "ruff", "mypy", "tests.support.docker_engine"]
+    assert " -m pytest " in copy.calls[-1]
     assert result.returncode == code

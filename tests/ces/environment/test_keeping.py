@@ -28,9 +28,13 @@ def double(x):
 
 
 def _kernels() -> int:
-    """How many kernels live: the children of our only child, the zygote."""
-    (zygote,) = psutil.Process().children()
-    return sum(not has_ended(kernel.pid) for kernel in zygote.children())
+    """How many kernels live: the children of the zygote."""
+    return sum(
+        not has_ended(kernel.pid)
+        for child in psutil.Process().children()
+        if not has_ended(child.pid) and any("zygote_main" in part for part in child.cmdline())
+        for kernel in child.children()
+    )
 
 
 def test_an_idle_kernel_is_put_away_and_its_session_goes_on(tmp_path: Path) -> None:
