@@ -19,6 +19,8 @@ from taskweaver_ext.text.truncation import cut_head, cut_tail
 MEMORY_BYTES = 1 << 20
 MAX_OUTPUT_BYTES = 4 << 30
 
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
+
 STREAMS: tuple[StreamName, StreamName] = ("stdout", "stderr")
 
 
@@ -169,7 +171,7 @@ class OutputSink:
         if not self._is_spilled:
             return [[bytes(record.head)] for record in self._streams.values()]
         return [
-            [bytes(record.head), cut_tail(bytes(record.tail), share)]
+            [bytes(record.head), cut_tail(_from_a_character_on(bytes(record.tail)), share)]
             for record, share in zip(self._streams.values(), self._shares("tail"), strict=True)
         ]
 
@@ -191,6 +193,11 @@ class OutputSink:
                 f" the whole text {where}.",
             )
         )
+
+
+def _from_a_character_on(data: bytes) -> bytes:
+    """Leave out the end of a character whose beginning was trimmed away."""
+    return data.lstrip(_CONTINUATION_BYTES)
 
 
 @dataclass(slots=True)

@@ -53,7 +53,7 @@ def test_a_large_output_is_whole_in_its_file_and_cut_at_lines_in_memory(tmp_path
     assert str(tmp_path / "e1.stdout") in notice.message
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     pieces=st.lists(
         st.tuples(st.sampled_from(["stdout", "stderr"]), st.text("aé😀\n", min_size=1)), max_size=60
