@@ -75,10 +75,9 @@ class PublishedFrames(FrameSender):
         """Nothing tells us that the client is gone: it may come back on another line."""
         return self._never_readable
 
-    def send_all(self, take: Any) -> None:
+    def send_all(self, take: Any) -> bool:
         """As elsewhere, but never on the thread that brings the receipts: it must not wait."""
-        if threading.get_ident() != self._control_thread:
-            super().send_all(take)
+        return threading.get_ident() != self._control_thread and super().send_all(take)
 
     def settle(self, ending: dict[str, int]) -> None:
         """Wait a moment until the client has received all and knows what may happen now."""

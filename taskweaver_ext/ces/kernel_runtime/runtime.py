@@ -23,8 +23,9 @@ from typing import Any
 from . import attribution, plugin_api
 from .child_pipes import ChildPipes
 from .interrupt_watch import InterruptWatch
+from .output_queue import OutputQueue
 from .signal_gate import SignalGate
-from .streams import OutputQueue, TextStream
+from .streams import TextStream
 from .wire import ENDED, HELLO, MESSAGE, STDERR, STDOUT, FrameSender
 
 _STARTS_A_CHILD = frozenset(
@@ -102,7 +103,7 @@ class Runtime:
     async def execute(self, request: dict[str, Any], run: Run) -> dict[str, Any]:
         """Run one request, whose metadata is `request`, and say how it ended."""
         ordinal = int(request.get("ordinal", 0))
-        if 0 < ordinal <= self.queue.latest_ordinal:
+        if 0 < ordinal <= self.queue.latest.ordinal:
             return {"status": "ok"}  # sent again by a client that lost its line
         try:
             reply = await self._run(ordinal, request, run)
@@ -123,7 +124,7 @@ class Runtime:
         # down before anything is called, on both ways out.
         try:
             self._code_is_running = True
-            self.queue.say(MESSAGE, _STARTED)
+            self.queue.say_soon(MESSAGE, _STARTED)
             reply = self._command(request) if "command" in request else await run()
             self._code_is_running = False
         except BaseException as error:  # noqa: BLE001 - how code ends is a result
@@ -139,7 +140,7 @@ class Runtime:
 
     def is_running(self, ordinal: int) -> bool:
         """Whether code of this execution is running."""
-        return self._code_is_running and ordinal == self.queue.latest_ordinal
+        return self._code_is_running and ordinal == self.queue.latest.ordinal
 
     def _command(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what is asked by name instead of running code; it fails as code fails."""

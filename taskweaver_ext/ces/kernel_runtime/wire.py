@@ -34,6 +34,10 @@ PROOF_BYTES = 64
 
 _STILL_THERE_MILLISECONDS = 1000
 _PROOF_SECONDS = 1.0
+_TURN_SECONDS = 0.05
+"""How long signals wait while another thread sends."""
+_BUFFER_BYTES = 1 << 20
+"""What may be on its way: a larger part of it at a time costs fewer wake-ups of both sides."""
 
 
 def proof(key: str, challenge: bytes) -> bytes:
@@ -91,25 +95,31 @@ class FrameSender:
         """A descriptor: readable means that the other side is gone."""
         raise NotImplementedError
 
-    def send_all(self, take: Callable[[], bytes]) -> None:
-        """Send what `take` gives, until it gives nothing; wait while there is no room.
+    def send_all(self, take: Callable[[], bytes]) -> bool:
+        """Send what `take` gives; wait while there is no room.
 
         A signal handler or a finaliser may print in the middle of this: it
-        comes here on the same thread, and its text is left for the loop below.
+        comes here on the same thread, nothing is sent, and it is told so.
         """
-        if self._owner == threading.get_ident():
-            return
-        with self._lock:
-            try:
+        this_thread = threading.get_ident()
+        if self._owner == this_thread:
+            return False
+        self._gate.close()
+        try:
+            while not self._lock.acquire(timeout=_TURN_SECONDS):
+                self._gate.open()  # for an interrupt that came while we waited
                 self._gate.close()
-                self._owner = threading.get_ident()
+            try:
+                self._owner = this_thread
                 self._send_rest()
-                while frames := take():
-                    self._rest = memoryview(frames)
-                    self._send_rest()
+                self._rest = memoryview(take())
+                self._send_rest()
             finally:
                 self._owner = 0
-                self._gate.open()
+                self._lock.release()
+        finally:
+            self._gate.open()
+        return True
 
     def send_pipes(self, ordinal: int, descriptors: list[int]) -> None:
         """Hand over the reading ends of an execution's pipes, where that is possible."""
@@ -134,6 +144,7 @@ class Wire(FrameSender):
         super().__init__(gate)
         self._socket = open_socket(address)
         self._socket.setblocking(False)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
 
     def fileno(self) -> int:
         """The socket's descriptor."""

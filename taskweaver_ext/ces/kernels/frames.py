@@ -24,15 +24,17 @@ class FrameReader:
     """Make bytes, cut anywhere, into what they say."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._parts: list[bytes] = []
+        self._size = 0
         self._needed = HEADER.size
 
     def feed(self, data: bytes) -> Iterator[Received]:
         """Take the next bytes and give all frames that are complete; runs of one stream as one."""
-        self._buffer += data
-        if len(self._buffer) < self._needed:
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size < self._needed:
             return
-        buffer = bytes(self._buffer)
+        buffer = b"".join(self._parts)  # the same object if there is one part only
         view = memoryview(buffer)
         position, end = 0, len(buffer)
         run_kind, run_ordinal = -1, -1
@@ -60,7 +62,8 @@ class FrameReader:
             run.append(view[start:position])
         if run:
             yield OutputReceived(run_ordinal, STREAMS[run_kind], b"".join(run))
-        del self._buffer[:position]
+        self._parts = [buffer[position:]] if position < end else []
+        self._size = end - position
 
 
 def _message(kind: int, ordinal: int, payload: bytes) -> Iterator[Received]:

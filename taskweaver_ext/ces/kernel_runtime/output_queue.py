@@ -1,0 +1,241 @@
+"""What executions have said and not yet sent: seen at once, in order, never dropped.
+
+The first piece after quiet is sent by the thread that wrote it (a partial
+line waits a moment for its newline); then what is written is sent in short
+batches. Each execution has a queue of its own, in which text, messages and its
+end stand in the order in which they happened.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import itertools
+import os
+import select
+import threading
+import time
+from typing import Any
+
+from .child_pipes import ChildPipes
+from .wire import HEADER, STDERR, STDOUT, FrameSender, end_with_all_children
+
+BATCH_SECONDS = 0.015
+PARTIAL_LINE_SECONDS = 0.003
+
+_FULL_CHARACTERS = 1 << 16
+_FULL_WRITES = 8192
+_NEVER = float("inf")
+
+_monotonic = time.monotonic
+
+
+class Unsent(list):  # type: ignore[type-arg]  # a plain name costs nothing when it is called
+    """What one execution has said: a bare text for standard output, else (kind, text)."""
+
+    __slots__ = ("is_awaited", "ordinal")
+
+    def __init__(self, ordinal: int) -> None:
+        super().__init__()
+        self.ordinal = ordinal
+        self.is_awaited = False
+        """True while writers may append and go on: somebody will send it in a moment."""
+
+
+unsent_of_execution: contextvars.ContextVar[Unsent] = contextvars.ContextVar("taskweaver_unsent")
+"""Belongs to the execution that the running thread or task belongs to."""
+
+
+class OutputQueue:
+    """Send what executions say, soon and in order.
+
+    Threads:
+        Any thread appends to an `Unsent` and only then asks whether that is
+        awaited; whoever has the wire's turn empties it. Whoever ends the waiting
+        does so before the last look, so nothing is left behind. A thread of its
+        own sends what nobody else would: the tail of a batch, and what child
+        processes write.
+    """
+
+    def __init__(self, wire: FrameSender, pipes: ChildPipes) -> None:
+        self.latest = Unsent(0)
+        """Of the execution that a thread without a context of its own is taken to belong to."""
+        self._talking = {0: self.latest}
+        """By ordinal: the latest execution, and earlier ones that say something late."""
+        self._wire = wire
+        self._pipes = pipes
+        self._characters = 0
+        self._last_sent = 0.0
+        self._due = _NEVER
+        self._alarm, self._alarm_writer = os.pipe()
+        os.set_blocking(self._alarm, False)
+        os.set_blocking(self._alarm_writer, False)
+        self._thread = threading.Thread(
+            target=self._send_what_is_due, name="taskweaver-output", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to send by itself."""
+        self._thread.start()
+
+    def begin(self, ordinal: int) -> None:
+        """An execution starts, with its own pipes and with quiet."""
+        self.latest = self._talking[ordinal] = Unsent(ordinal)
+        unsent_of_execution.set(self.latest)
+        new_pipes = self._pipes.begin(ordinal)
+        if new_pipes:
+            self._wire.send_pipes(ordinal, new_pipes)
+            self._ring()
+        self._last_sent = 0.0
+
+    def say(self, kind: int, text: str) -> None:
+        """Append a message of the running execution and send it, after all that came before."""
+        self._append(kind, text)
+        self.flush()
+
+    def say_soon(self, kind: int, text: str) -> None:
+        """Append a message that is sent with what follows, or after a moment."""
+        self._append(kind, text)
+        self._set_alarm(_monotonic() + PARTIAL_LINE_SECONDS)
+
+    def _append(self, kind: int, text: str) -> None:
+        unsent = unsent_of_execution.get(self.latest)
+        unsent.append((kind, text))
+        self._talking[unsent.ordinal] = unsent
+
+    def written(self, unsent: Unsent, text: str) -> None:
+        """Decide when a text that was just appended is sent."""
+        self._talking[unsent.ordinal] = unsent
+        self._characters += len(text)
+        if self._characters >= _FULL_CHARACTERS or len(unsent) >= _FULL_WRITES:
+            self.flush()
+            return
+        now = _monotonic()
+        if now - self._last_sent < BATCH_SECONDS:
+            unsent.is_awaited = True
+            self._set_alarm(now + BATCH_SECONDS)
+        elif unsent.is_awaited or text.endswith("\n"):
+            self.flush()
+        else:
+            self._set_alarm(now + PARTIAL_LINE_SECONDS)
+
+    def flush(self) -> None:
+        """Send all that was said so far; what child processes wrote goes first."""
+        if self._wire.send_all(self._take):
+            self._last_sent = _monotonic()
+        else:
+            self._set_alarm(_monotonic() + BATCH_SECONDS)
+
+    def settle(self, ending: dict[str, int]) -> None:
+        """Send all that was said so far and make sure that it arrives: we may end in this way."""
+        self.flush()
+        self._wire.settle(ending)
+
+    def flush_text(self) -> None:
+        """Send what was written because its writer asks for it."""
+        now = _monotonic()
+        if self._wire.flushes_at_once or now - self._last_sent >= BATCH_SECONDS:
+            self.flush()
+        else:
+            self._set_alarm(now + BATCH_SECONDS)
+
+    def children_may_start(self) -> None:
+        """Called before a child process starts: it must not overtake what was said before."""
+        self._pipes.may_have_children = True
+        self.flush()
+
+    def _take(self) -> bytes:
+        """Empty the pipes and the queues into frames, one for each run of one stream."""
+        frames: list[bytes] = []
+        for ordinal, kind, text in self._pipes.read():
+            _add_frame(frames, kind, ordinal, text)
+        self._characters = 0
+        for unsent in tuple(self._talking.values()):
+            if count := len(unsent):
+                said = unsent[:count]
+                del unsent[:count]
+                _add_frames(frames, unsent.ordinal, said)
+            if unsent is not self.latest and not unsent.is_awaited:
+                self._forget(unsent)
+        return b"".join(frames)
+
+    def _forget(self, unsent: Unsent) -> None:
+        """An earlier execution has become silent; a writer that is just now at it wins."""
+        self._talking.pop(unsent.ordinal, None)
+        if unsent:
+            self._talking[unsent.ordinal] = unsent
+
+    def _set_alarm(self, due: float) -> None:
+        if due < self._due:
+            self._due = due
+            self._ring()
+
+    def _ring(self) -> None:
+        try:
+            os.write(self._alarm_writer, b"!")
+        except BlockingIOError:
+            return  # it has not even heard the last one
+
+    def _send_what_is_due(self) -> None:
+        while True:
+            ready = self._wait()
+            if self._wire.fileno() in ready:
+                end_with_all_children()
+            if self._alarm in ready:
+                os.read(self._alarm, 512)
+            if ready - {self._alarm}:
+                self.flush()
+            if _monotonic() >= self._due:
+                self._send_batch()
+
+    def _wait(self) -> set[int]:
+        """Wait until a pipe or the alarm is readable, or a batch is due."""
+        poller = select.poll()
+        for descriptor in (self._alarm, self._wire.fileno(), *self._pipes.descriptors()):
+            poller.register(descriptor, select.POLLIN)
+        wait_seconds = self._due - _monotonic()
+        forever = wait_seconds == _NEVER
+        return {
+            descriptor
+            for descriptor, _ in poller.poll(None if forever else max(0.0, wait_seconds * 1000))
+        }
+
+    def _send_batch(self) -> None:
+        """Send the tail of a batch; come again for as long as there is something to send."""
+        self._due = _NEVER
+        for unsent in tuple(self._talking.values()):
+            unsent.is_awaited = False
+            unsent.is_awaited = bool(unsent)  # also what slipped in just now
+        if any(self._talking.values()):
+            self.flush()
+            self._set_alarm(_monotonic() + BATCH_SECONDS)
+
+    def let_go_in_child(self) -> None:
+        """A forked child starts with nothing to send and no thread that sends."""
+        for unsent in self._talking.values():
+            unsent.clear()
+        self._wire.let_go_in_child()
+        self._pipes.let_go_in_child()
+
+
+def _add_frames(frames: list[bytes], ordinal: int, said: list[Any]) -> None:
+    try:
+        _add_frame(frames, STDOUT, ordinal, "".join(said))
+    except TypeError:  # not only standard output
+        for kind, run in itertools.groupby(said, _kind_of):
+            if kind == STDOUT:
+                _add_frame(frames, kind, ordinal, "".join(run))
+            elif kind == STDERR:
+                _add_frame(frames, kind, ordinal, "".join(text for _, text in run))
+            else:
+                for _, text in run:
+                    _add_frame(frames, kind, ordinal, text)
+
+
+def _kind_of(said: Any) -> int:
+    return STDOUT if said.__class__ is str else said[0]
+
+
+def _add_frame(frames: list[bytes], kind: int, ordinal: int, text: str) -> None:
+    payload = text.encode("utf-8", "backslashreplace")
+    frames.append(HEADER.pack(kind, ordinal, len(payload)))
+    frames.append(payload)
