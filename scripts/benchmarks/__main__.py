@@ -14,6 +14,7 @@ import traceback
 from pathlib import Path
 
 from scripts.benchmarks.bench import Bench, Measurement, SkippedError, make_environment
+from scripts.benchmarks.measure_console import measure_console
 from scripts.benchmarks.measure_containers import measure_container
 from scripts.benchmarks.measure_floods import measure_flood_memory, measure_slow_reader
 from scripts.benchmarks.measure_kernels import (
@@ -58,6 +59,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "import": measure_import,
     "help": measure_help,
     "one_shot": measure_one_shot,
+    "console": measure_console,
     "container": measure_container,
 }
 

@@ -31,6 +31,16 @@ def peak_resident_bytes(pid: int) -> int:
     return _kib_of(Path(f"/proc/{pid}/status"), "VmHWM") * _KIB
 
 
+def context_switches(pid: int) -> int:
+    """How often threads of a process were woken up, or had to wait for others."""
+    return sum(
+        int(line.split()[1])
+        for thread in Path(f"/proc/{pid}/task").iterdir()
+        for line in (thread / "status").read_text().splitlines()
+        if "ctxt_switches" in line
+    )
+
+
 def reset_peak(pid: int) -> None:
     """Let a process's peak begin anew."""
     Path(f"/proc/{pid}/clear_refs").write_text(_RESET_PEAK)
