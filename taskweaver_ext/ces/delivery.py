@@ -16,6 +16,7 @@ from typing import TypeAlias
 from taskweaver_ext.ces.events import ExecutionEvent
 from taskweaver_ext.ces.output_sink import STREAMS, OutputSink
 from taskweaver_ext.ces.results import StreamName
+from taskweaver_ext.text.truncation import incomplete_bytes
 
 _HELD_BYTES = 1 << 20
 _HELD_ENTRIES = 10_000
@@ -178,20 +179,10 @@ class Delivery:
         piece = min(max(self._waiting_bytes // 8, _SMALLEST_PIECE), _LARGEST_PIECE)
         stream, offset, size = recorded.take(piece)
         data = self._sink.read(stream, offset, size)
-        cut_off = 0 if len(data) < size else _incomplete_bytes(data)
+        cut_off = 0 if len(data) < size else incomplete_bytes(data)
         if cut_off:
             recorded.give_back(stream, cut_off)
         self._waiting_bytes -= size - cut_off
         if recorded.is_used_up:
             self._waiting.popleft()
         return OutputText(stream, data[: len(data) - cut_off].decode("utf-8", "replace"))
-
-
-def _incomplete_bytes(data: bytes) -> int:
-    """How many bytes at the end are the beginning of a character that goes on after them."""
-    for length in range(1, min(4, len(data)) + 1):
-        byte = data[-length]
-        if byte & 0xC0 != 0x80:  # the first byte of a character
-            needed = 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return length if needed > length else 0
-    return 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,9 +20,37 @@ from taskweaver_ext.text.truncation import cut_head, cut_tail
 MEMORY_BYTES = 1 << 20
 MAX_OUTPUT_BYTES = 4 << 30
 
+_SMALL_PIECE_BYTES = 1 << 14
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 
 STREAMS: tuple[StreamName, StreamName] = ("stdout", "stderr")
+
+
+class _Tail:
+    """The last bytes of a stream, as many as wanted and a piece more; none is copied twice."""
+
+    def __init__(self, wanted_bytes: int) -> None:
+        self._wanted_bytes = wanted_bytes
+        self._pieces: deque[bytes | bytearray] = deque()
+        self._size = 0
+
+    def add(self, data: bytes) -> None:
+        """Append, and let go of pieces at the front that are not wanted any more."""
+        data = data[-self._wanted_bytes :]
+        last = self._pieces[-1] if self._pieces else None
+        if isinstance(last, bytearray) and len(last) < _SMALL_PIECE_BYTES:
+            last += data
+        else:
+            self._pieces.append(bytearray(data) if len(data) < _SMALL_PIECE_BYTES else data)
+        self._size += len(data)
+        while self._pieces and self._size - len(self._pieces[0]) >= self._wanted_bytes:
+            self._size -= len(self._pieces.popleft())
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self._pieces)
 
 
 @dataclass(slots=True)
@@ -29,10 +58,10 @@ class _Stream:
     """One stream of the record."""
 
     path: Path
+    tail: _Tail
+    """Empty until the record is spilled."""
     total_bytes: int = 0
     head: bytearray = field(default_factory=bytearray)
-    tail: bytearray = field(default_factory=bytearray)
-    """Empty until the record is spilled; then the last bytes, trimmed now and then."""
     writer: int | None = None
 
 
@@ -56,7 +85,9 @@ class OutputSink:
         self._memory_bytes = memory_bytes
         self._max_bytes = max_bytes
         self._folder = folder
-        self._streams = {stream: _Stream(folder / f"{name}.{stream}") for stream in STREAMS}
+        self._streams = {
+            stream: _Stream(folder / f"{name}.{stream}", _Tail(self._half)) for stream in STREAMS
+        }
         self._total_bytes = 0
         self._is_spilled = False
         self._failure: OSError | None = None
@@ -74,7 +105,7 @@ class OutputSink:
         """Whether the whole text is in files by now."""
         return self._is_spilled and self._failure is None
 
-    def write(self, stream: StreamName, data: bytes | memoryview) -> int:
+    def write(self, stream: StreamName, data: bytes) -> int:
         """Add whole characters to a stream; return where in it they start."""
         record = self._streams[stream]
         offset = record.total_bytes
@@ -86,9 +117,7 @@ class OutputSink:
                 self._spill()
             return offset
         self._append_to_file(record, data)
-        record.tail += data[-2 * self._half :]
-        if len(record.tail) > 4 * self._half:
-            del record.tail[: -self._half]
+        record.tail.add(data)
         return offset
 
     def read(self, stream: StreamName, offset: int, size: int) -> bytes:
@@ -138,10 +167,10 @@ class OutputSink:
             if record.head:
                 self._append_to_file(record, record.head)
             head = cut_head(bytes(record.head), share)
-            record.tail = bytearray(record.head[len(head) :][-2 * self._half :])
+            record.tail.add(bytes(record.head[len(head) :]))
             record.head = bytearray(head)
 
-    def _append_to_file(self, record: _Stream, data: bytes | bytearray | memoryview) -> None:
+    def _append_to_file(self, record: _Stream, data: bytes | bytearray) -> None:
         if self._failure is not None:
             self._lost_bytes += len(data)
             return

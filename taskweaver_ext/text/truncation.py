@@ -169,6 +169,16 @@ def cut_tail(data: bytes, limit: int) -> bytes:
     return data[start:]  # not UTF-8 at all
 
 
+def incomplete_bytes(data: bytes) -> int:
+    """How many bytes at the end are the beginning of a character that goes on after them."""
+    for length in range(1, min(4, len(data)) + 1):
+        byte = data[-length]
+        if byte & 0xC0 != 0x80:  # the first byte of a character
+            needed = 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return length if needed > length else 0
+    return 0
+
+
 def _last_line_end(text: AnyStr, newline: AnyStr, limit: int) -> int:
     """The last place at or before `limit` where a line ends, or `limit` if that is far away."""
     found = text.rfind(newline, limit // 2, limit)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from taskweaver_ext.ces.kernel_runtime.wire import ENDED, HEADER, HELLO, MESSAGE, STDERR
+from taskweaver_ext.ces.kernel_runtime.wire import (
+    ENDED,
+    HEADER,
+    HELLO,
+    MESSAGE,
+    STDERR,
+    STDOUT,
+)
 from taskweaver_ext.ces.kernels.host import (
     ExecutionEnded,
     InputWanted,
@@ -15,21 +22,31 @@ from taskweaver_ext.ces.kernels.host import (
 )
 from taskweaver_ext.ces.output_sink import STREAMS
 from taskweaver_ext.errors import ProtocolError
+from taskweaver_ext.text.truncation import incomplete_bytes
 
+_LONGEST_CHARACTER = 4
 _MAX_FRAME_BYTES = 1 << 28
 """No honest frame is larger; a kernel that lies must not fill our memory."""
 
 
 class FrameReader:
-    """Make bytes, cut anywhere, into what they say."""
+    """Make bytes, cut anywhere, into what they say.
+
+    Output is given as far as it has come, up to its last whole character; a
+    message when it is complete.
+    """
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._size = 0
-        self._needed = HEADER.size
+        self._needed = 1
+        self._kind = STDOUT
+        self._ordinal = 0
+        self._output_left = 0
+        """How many bytes of the output of this kind and ordinal are still to come."""
 
     def feed(self, data: bytes) -> Iterator[Received]:
-        """Take the next bytes and give all frames that are complete; runs of one stream as one."""
+        """Take the next bytes and give what they say; runs of one stream as one."""
         self._parts.append(data)
         self._size += len(data)
         if self._size < self._needed:
@@ -37,33 +54,48 @@ class FrameReader:
         buffer = b"".join(self._parts)  # the same object if there is one part only
         view = memoryview(buffer)
         position, end = 0, len(buffer)
-        run_kind, run_ordinal = -1, -1
         run: list[memoryview] = []
-        self._needed = HEADER.size
-        while end - position >= HEADER.size:
+        while True:
+            size = self._size_of_output(buffer, position)
+            run.append(view[position : position + size])
+            position += size
+            self._output_left -= size
+            if self._output_left or end - position < HEADER.size:
+                self._needed = end - position + 1
+                break
             kind, ordinal, size = HEADER.unpack_from(buffer, position)
-            start = position + HEADER.size
             if size > _MAX_FRAME_BYTES:
                 raise ProtocolError(f"A kernel announced a message of {size:,} bytes.")
-            if end - start < size:
+            is_output = kind <= STDERR
+            if not is_output and end - position - HEADER.size < size:
                 self._needed = HEADER.size + size
                 break
-            position = start + size
-            if kind > STDERR:
-                if run:
-                    yield OutputReceived(run_ordinal, STREAMS[run_kind], b"".join(run))
-                    run = []
-                yield from _message(kind, ordinal, buffer[start:position])
-                continue
-            if kind != run_kind or ordinal != run_ordinal:
-                if run:
-                    yield OutputReceived(run_ordinal, STREAMS[run_kind], b"".join(run))
-                run, run_kind, run_ordinal = [], kind, ordinal
-            run.append(view[start:position])
-        if run:
-            yield OutputReceived(run_ordinal, STREAMS[run_kind], b"".join(run))
+            position += HEADER.size
+            if kind != self._kind or ordinal != self._ordinal:
+                yield from self._output(run)
+                run = []
+                self._kind, self._ordinal = kind, ordinal
+            if is_output:
+                self._output_left = size
+            else:
+                yield from _message(kind, ordinal, buffer[position : position + size])
+                position += size
+        yield from self._output(run)
         self._parts = [buffer[position:]] if position < end else []
         self._size = end - position
+
+    def _size_of_output(self, buffer: bytes, position: int) -> int:
+        """How much of the output that is coming can be given: no part of a character."""
+        available = len(buffer) - position
+        if available >= self._output_left:
+            return self._output_left
+        return available - incomplete_bytes(
+            buffer[max(position, len(buffer) - _LONGEST_CHARACTER) :]
+        )
+
+    def _output(self, run: list[memoryview]) -> Iterator[Received]:
+        if data := b"".join(run):
+            yield OutputReceived(self._ordinal, STREAMS[self._kind], data)
 
 
 def _message(kind: int, ordinal: int, payload: bytes) -> Iterator[Received]:
