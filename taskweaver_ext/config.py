@@ -250,6 +250,17 @@ def gateway_token() -> str:
     return os.environ.get("TASKWEAVER_GATEWAY_TOKEN", "")
 
 
+def gateway_ca_file() -> Path | None:
+    """Certificates to trust there instead of the system's, if the environment names some."""
+    path = os.environ.get("TASKWEAVER_GATEWAY_CA_FILE", "")
+    return Path(path).expanduser() if path else None
+
+
+def gateway_kernel() -> str:
+    """The gateway's kernelspec to use."""
+    return os.environ.get("TASKWEAVER_GATEWAY_KERNEL") or "python3"
+
+
 def home_folder() -> Path:
     """Where a user keeps what belongs to all projects: extension modules, an environment."""
     return Path.home() / ".taskweaver"

@@ -52,6 +52,7 @@ ORDER = (
     "ces.kernels.container_failures",
     "ces.kernels.container_leftovers",
     "ces.kernels.container",
+    "ces.kernels.gateway_address",
     "ces.kernels.gateway_api",
     "ces.kernels.gateway_messages",
     "ces.kernels.gateway_line",

@@ -8,23 +8,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 
+from taskweaver_ext.ces.kernels.gateway_address import GatewayAddress, check_token, read_address
 from taskweaver_ext.errors import ConfigError, KernelStartError
 
 _ANSWER_SECONDS = 10.0
 _INTERRUPT_SECONDS = 5.0
 _DELETE_PAUSES = (0.2, 0.5, 1.0, 2.0)
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
     """Which gateway kernels run behind, and how they are started there."""
 
-    url: str
+    url: str = field(repr=False)
+    """Where it is; may say `?token=...`, as the addresses do that Jupyter prints."""
     token: str = field(default="", repr=False)
     kernel_name: str = "python3"
     """A kernelspec of the gateway; its kernels must be IPython's."""
@@ -38,42 +38,22 @@ class GatewaySettings:
     """How long a gateway may be out of reach before its kernels count as lost."""
 
 
-def tls_context(settings: GatewaySettings) -> ssl.SSLContext | None:
-    """How an encrypted gateway is trusted; None for one that is not encrypted."""
-    if not settings.url.startswith("https:"):
-        return None
-    try:
-        context = ssl.create_default_context(cafile=settings.ca_file)
-    except OSError as error:
-        raise ConfigError(
-            f"The certificates in {settings.ca_file} cannot be read: {error}."
-        ) from error
-    if not settings.verify_tls:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
 class GatewayApi:
     """One gateway, as one user; may be used from any thread."""
 
     def __init__(self, settings: GatewaySettings) -> None:
-        parts = urlsplit(settings.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(
-                f"{settings.url!r} is not the address of a gateway: it begins with http:// or"
-                " https://, as in http://127.0.0.1:8888 (TASKWEAVER_GATEWAY_URL)."
-            )
-        self.url = settings.url.rstrip("/")
-        self.headers = {"Authorization": f"token {settings.token}"} if settings.token else {}
-        self.tls = tls_context(settings)
+        self.address = read_address(settings.url)
+        self.url = self.address.url
+        self._has_token = bool(token := check_token(settings.token or self.address.token))
+        self.headers = {"Authorization": f"token {token}"} if token else {}
+        self.tls = _tls_context(self.address, settings)
         self._settings = settings
         self._http = httpx.Client(
             base_url=self.url,
             headers=self.headers,
             timeout=_ANSWER_SECONDS,
-            verify=self.tls or False,
-            trust_env=parts.hostname not in _LOOPBACK,
+            verify=self.tls or False,  # False: nothing is encrypted, and no redirect followed
+            trust_env=not self.address.is_on_this_machine,
         )
 
     def check(self) -> None:
@@ -128,7 +108,7 @@ class GatewayApi:
 
     def refusal(self, status: int) -> str:
         """What to say when the gateway does not let us in."""
-        which = "the token" if self._settings.token else "a request without a token"
+        which = "the token" if self._has_token else "a request without a token"
         return (
             f"The gateway at {self.url} refused {which} ({status}). Set TASKWEAVER_GATEWAY_TOKEN"
             " to the token it was started with (Kernel Gateway and Enterprise Gateway:"
@@ -154,15 +134,60 @@ class GatewayApi:
                 " Look whether it is overloaded or hangs."
             ) from error
         except httpx.HTTPError as error:
-            raise KernelStartError(
-                f"The gateway at {self.url} cannot be reached: {error}. Start it, or check"
-                " TASKWEAVER_GATEWAY_URL."
-            ) from error
+            raise KernelStartError(self._why_out_of_reach(error)) from error
         if answer.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
             raise KernelStartError(self.refusal(answer.status_code))
+        if answer.is_redirect:
+            target = answer.headers.get("Location", "").partition("?")[0]
+            raise KernelStartError(
+                f"What answers at {self.url} sends us on to {target}. If the gateway is there,"
+                " set TASKWEAVER_GATEWAY_URL to that address, without its page."
+            )
         if answer.is_error:
             raise KernelStartError(
                 f"The gateway at {self.url} answered {answer.status_code} to {method} {path}:"
                 f" {answer.text[:300]}"
             )
         return answer
+
+    def _why_out_of_reach(self, error: httpx.HTTPError) -> str:
+        cause = _tls_error_in(error)
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return (
+                f"The gateway at {self.url} is not trusted: {cause.verify_message}. If it is"
+                " yours, name its certificate, or that of who signed it, in"
+                " TASKWEAVER_GATEWAY_CA_FILE (or SSL_CERT_FILE)."
+            )
+        if cause is not None:
+            return (
+                f"What answers at {self.url} does not speak https ({cause.reason or cause})."
+                " Should the address begin with http://?"
+            )
+        hint = "Start it, or check TASKWEAVER_GATEWAY_URL"
+        if isinstance(error, httpx.RemoteProtocolError) and not self.address.is_encrypted:
+            hint += "; one that is encrypted has an address that begins with https://"
+        return f"The gateway at {self.url} cannot be reached: {error}. {hint}."
+
+
+def _tls_error_in(error: BaseException | None) -> ssl.SSLError | None:
+    """What was wrong with the encryption, if that is why there is no connection."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _tls_context(address: GatewayAddress, settings: GatewaySettings) -> ssl.SSLContext | None:
+    """How an encrypted gateway is trusted; None for one that is not encrypted."""
+    if not address.is_encrypted:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=settings.ca_file)
+    except OSError as error:
+        raise ConfigError(
+            f"The certificates in {settings.ca_file} cannot be read: {error}. Name a file in PEM"
+            " form (TASKWEAVER_GATEWAY_CA_FILE)."
+        ) from error
+    if not settings.verify_tls:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

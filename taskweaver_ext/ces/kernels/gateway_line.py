@@ -52,10 +52,9 @@ class GatewayLine:
             sockopt=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
             sslopt={"context": api.tls} if api.tls else None,
         )
-        address = api.url.replace("http", "ws", 1)
         path = f"/api/kernels/{kernel_id}/channels?session_id={messages.session_id}"
         try:
-            self._connect(address + path, api.headers, seconds)
+            self._connect(api.address.websocket_url + path, api.headers, seconds)
         except websocket.WebSocketBadStatusException as error:
             raise LineRefusedError(error.status_code) from error
         except (websocket.WebSocketException, OSError) as error:

@@ -76,7 +76,12 @@ def default_folder() -> Path:
 def find_gateway() -> GatewaySettings:
     """The gateway that is configured, else the shared one, which is started if need be."""
     if url := config.gateway_url():
-        return GatewaySettings(url=url, token=config.gateway_token())
+        return GatewaySettings(
+            url=url,
+            token=config.gateway_token(),
+            kernel_name=config.gateway_kernel(),
+            ca_file=config.gateway_ca_file(),
+        )
     return SharedGateway().connect()
 
 
