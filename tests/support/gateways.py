@@ -16,6 +16,7 @@ import tempfile
 import time
 import venv
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -31,11 +32,15 @@ _ENTERPRISE_PACKAGES = ("jupyter_enterprise_gateway==3.3.0", "setuptools<80")
 """It pins old packages, so it has an environment of its own; its kernels run in ours."""
 
 
+CERTIFICATE = Path(__file__).parent.parent / "data" / "localhost.pem"
+"""Of an encrypted gateway on this machine; signed by itself, so nobody trusts it unasked."""
+
+
 class GatewayProcess:
     """A gateway that runs until it is stopped."""
 
-    def __init__(self, command: list[str], environment: dict[str, str], port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}"
+    def __init__(self, command: list[str], environment: dict[str, str], url: str) -> None:
+        self.url = url
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by `stop`
         self.process = subprocess.Popen(
             command,
@@ -54,10 +59,10 @@ class GatewayProcess:
     def _wait_until_it_answers(self) -> None:
         deadline = time.monotonic() + START_SECONDS
         headers = {"Authorization": f"token {TOKEN}"}
+        options: dict[str, Any] = {"headers": headers, "trust_env": False, "verify": False}
         while True:
             with contextlib.suppress(httpx.HTTPError):
-                answer = httpx.get(f"{self.url}/api/kernelspecs", headers=headers, trust_env=False)
-                if answer.is_success:
+                if httpx.get(f"{self.url}/api/kernelspecs", **options).is_success:
                     return
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self._log.seek(0)
@@ -98,7 +103,36 @@ def start_kernel_gateway(*options: str) -> GatewayProcess:
         "--KernelRestarter.time_to_dead=0.5",
         *options,
     ]
-    return GatewayProcess(command, child_environment({"KG_AUTH_TOKEN": TOKEN}), port)
+    environment = child_environment({"KG_AUTH_TOKEN": TOKEN})
+    return GatewayProcess(command, environment, f"http://127.0.0.1:{port}")
+
+
+def start_jupyter_server(
+    folder: Path, *options: str, url: str = "http://localhost"
+) -> GatewayProcess:
+    """Start a Jupyter Server as it comes, at this address and a port of its own."""
+    port = free_port()
+    scheme, _, place = url.partition("://")
+    host, _, prefix = place.partition("/")
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter_server",
+        "--allow-root",
+        "--ServerApp.ip=127.0.0.1",
+        f"--ServerApp.port={port}",
+        "--ServerApp.open_browser=False",
+        f"--ServerApp.root_dir={folder}",
+        f"--ServerApp.base_url=/{prefix}",
+        *options,
+    ]
+    if scheme == "https":
+        command += [
+            f"--ServerApp.certfile={CERTIFICATE}",
+            f"--ServerApp.keyfile={CERTIFICATE.with_suffix('.key')}",
+        ]
+    environment = child_environment({"HOME": str(folder), "JUPYTER_CONFIG_DIR": str(folder)})
+    return GatewayProcess(command, environment, f"{scheme}://{host}:{port}/{prefix}".rstrip("/"))
 
 
 @functools.cache
@@ -131,7 +165,7 @@ def enterprise_gateway() -> GatewayProcess:
             "PATH": os.pathsep.join((str(python.parent), os.defpath)),
         }
     )
-    gateway = GatewayProcess(command, environment, port)
+    gateway = GatewayProcess(command, environment, f"http://127.0.0.1:{port}")
     atexit.register(gateway.stop)
     return gateway
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import ssl
 import threading
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from taskweaver_ext.errors import ConfigError, KernelStartError
 
 _ANSWER_SECONDS = 10.0
 _INTERRUPT_SECONDS = 5.0
+_MAX_WORDS = 300
 _DELETE_PAUSES = (0.2, 0.5, 1.0, 2.0)
 
 
@@ -44,8 +46,8 @@ class GatewayApi:
     def __init__(self, settings: GatewaySettings) -> None:
         self.address = read_address(settings.url)
         self.url = self.address.url
-        self._has_token = bool(token := check_token(settings.token or self.address.token))
-        self.headers = {"Authorization": f"token {token}"} if token else {}
+        self._token = check_token(settings.token or self.address.token)
+        self.headers = _headers(self._token)
         self.tls = _tls_context(self.address, settings)
         self._settings = settings
         self._http = httpx.Client(
@@ -87,7 +89,7 @@ class GatewayApi:
             kernel_id: str = answer.json()["id"]
         except (ValueError, KeyError, TypeError) as error:
             raise KernelStartError(
-                f"The gateway at {self.url} started no kernel: {answer.text[:300]}"
+                f"The gateway at {self.url} started no kernel: {_words_of(answer)}"
             ) from error
         return kernel_id
 
@@ -108,7 +110,7 @@ class GatewayApi:
 
     def refusal(self, status: int) -> str:
         """What to say when the gateway does not let us in."""
-        which = "the token" if self._has_token else "a request without a token"
+        which = "the token" if self._token else "a request without a token"
         return (
             f"The gateway at {self.url} refused {which} ({status}). Set TASKWEAVER_GATEWAY_TOKEN"
             " to the token it was started with (Kernel Gateway and Enterprise Gateway:"
@@ -131,7 +133,7 @@ class GatewayApi:
         except httpx.TimeoutException as error:
             raise KernelStartError(
                 f"The gateway at {self.url} does not answer: {type(error).__name__} at {path}."
-                " Look whether it is overloaded or hangs."
+                f" Look whether it is overloaded or hangs{self._hint_at_encryption()}."
             ) from error
         except httpx.HTTPError as error:
             raise KernelStartError(self._why_out_of_reach(error)) from error
@@ -143,10 +145,16 @@ class GatewayApi:
                 f"What answers at {self.url} sends us on to {target}. If the gateway is there,"
                 " set TASKWEAVER_GATEWAY_URL to that address, without its page."
             )
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            raise KernelStartError(
+                f"There is no gateway at {self.url}: {path} was not found there (404). Check"
+                " TASKWEAVER_GATEWAY_URL: a server with a path of its own (base_url) has it in its"
+                " address."
+            )
         if answer.is_error:
             raise KernelStartError(
                 f"The gateway at {self.url} answered {answer.status_code} to {method} {path}:"
-                f" {answer.text[:300]}"
+                f" {_words_of(answer)}"
             )
         return answer
 
@@ -163,10 +171,35 @@ class GatewayApi:
                 f"What answers at {self.url} does not speak https ({cause.reason or cause})."
                 " Should the address begin with http://?"
             )
-        hint = "Start it, or check TASKWEAVER_GATEWAY_URL"
-        if isinstance(error, httpx.RemoteProtocolError) and not self.address.is_encrypted:
-            hint += "; one that is encrypted has an address that begins with https://"
-        return f"The gateway at {self.url} cannot be reached: {error}. {hint}."
+        hint = "" if isinstance(error, httpx.ConnectError) else self._hint_at_encryption()
+        return (
+            f"The gateway at {self.url} cannot be reached: {error}. Start it, or check"
+            f" TASKWEAVER_GATEWAY_URL{hint}."
+        )
+
+    def _hint_at_encryption(self) -> str:
+        """For who is heard but not understood."""
+        other = "http" if self.address.is_encrypted else "https"
+        return f", and whether its address begins with {other}:// instead"
+
+
+def _headers(token: str) -> dict[str, str]:
+    # A Jupyter Server without tokens wants what a page sends that it has delivered itself: a
+    # cookie, and its value again in a header.
+    proof = secrets.token_hex(16)
+    headers = {"Cookie": f"_xsrf={proof}", "X-XSRFToken": proof}
+    if token:
+        headers["Authorization"] = f"token {token}"
+    return headers
+
+
+def _words_of(answer: httpx.Response) -> str:
+    """What a server says about a failure, without the page around it."""
+    try:
+        return str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        is_page = "html" in answer.headers.get("Content-Type", "")
+        return answer.reason_phrase if is_page else answer.text[:_MAX_WORDS]
 
 
 def _tls_error_in(error: BaseException | None) -> ssl.SSLError | None:

@@ -88,7 +88,7 @@ def test_the_token_of_the_settings_wins_over_that_of_the_address() -> None:
     api = GatewayApi(settings)
     api.close()
 
-    assert api.headers == {"Authorization": "token hunter2"}
+    assert api.headers["Authorization"] == "token hunter2"
     assert SECRET not in repr(settings)
     assert "old" not in repr(settings)
 
