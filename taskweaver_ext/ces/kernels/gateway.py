@@ -64,7 +64,10 @@ class GatewayKernelHost:
         self._api.check()
         self._kernel_id = self._api.start_kernel()
         connection = GatewayConnection(
-            self._open_line, self._end_in_background, self._settings.gateway.reconnect_seconds
+            self._open_line,
+            request_end=self._end_in_background,
+            is_known=lambda: self._api.knows_kernel(self._kernel_id),
+            reconnect_seconds=self._settings.gateway.reconnect_seconds,
         )
         self._connection = connection
         try:

@@ -17,6 +17,7 @@ from taskweaver_ext.errors import ConfigError, KernelStartError
 
 _ANSWER_SECONDS = 10.0
 _INTERRUPT_SECONDS = 5.0
+_LOOK_SECONDS = 2.0
 _MAX_WORDS = 300
 _DELETE_PAUSES = (0.2, 0.5, 1.0, 2.0)
 
@@ -97,6 +98,14 @@ class GatewayApi:
         """Interrupt what a kernel runs; raises httpx.HTTPError when the gateway does not answer."""
         path = f"/api/kernels/{kernel_id}/interrupt"
         self._http.post(path, timeout=_INTERRUPT_SECONDS).raise_for_status()
+
+    def knows_kernel(self, kernel_id: str) -> bool:
+        """Whether a kernel is still there; True also when the gateway cannot be asked."""
+        try:
+            answer = self._http.get(f"/api/kernels/{kernel_id}", timeout=_LOOK_SECONDS)
+        except httpx.HTTPError:
+            return True
+        return answer.status_code != httpx.codes.NOT_FOUND
 
     def delete_kernel(self, kernel_id: str) -> None:
         """End a kernel, which may be gone already; raises httpx.HTTPError when that fails."""

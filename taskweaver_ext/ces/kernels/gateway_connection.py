@@ -18,7 +18,11 @@ from typing import Any
 
 from taskweaver_ext.ces.kernel_runtime.published import END, FRAMES, RECEIVED, RESEND
 from taskweaver_ext.ces.kernels.frames import FrameReader
-from taskweaver_ext.ces.kernels.gateway_line import GatewayLine, LineRefusedError
+from taskweaver_ext.ces.kernels.gateway_line import (
+    GatewayLine,
+    LineRefusedError,
+    NobodyListensError,
+)
 from taskweaver_ext.ces.kernels.gateway_messages import Channel, GatewayMessage, GatewayMessages
 from taskweaver_ext.ces.kernels.host import (
     ExecuteRequest,
@@ -37,6 +41,10 @@ _PAUSE_SECONDS = 0.01
 """Between two messages of a kernel whose gateway has dropped some: 100 in a second."""
 _LINE_SECONDS = 5.0
 _RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0)
+_RETURN_SECONDS = 2.0
+"""How long a gateway of this machine may be gone: its kernels have ended with it."""
+_LOOK_SECONDS = (1.0, 10.0)
+"""When a silent kernel is first looked for on the gateway, and how long the pauses get."""
 _MESSAGES_AT_ONCE = 64
 _ASK_AGAIN_SECONDS = 2.0
 _MAX_CODE_CHARACTERS = 8_000_000
@@ -56,10 +64,24 @@ class GatewayConnection:
     """
 
     def __init__(
-        self, open_line: OpenLine, request_end: Callable[[], None], reconnect_seconds: float
+        self,
+        open_line: OpenLine,
+        *,
+        request_end: Callable[[], None],
+        is_known: Callable[[], bool],
+        reconnect_seconds: float,
     ) -> None:
+        """Belong to a kernel.
+
+        Args:
+            open_line: Called for the first line and after each break.
+            request_end: Has the gateway end the kernel, without waiting for it.
+            is_known: Whether the gateway still has the kernel.
+            reconnect_seconds: How long the gateway may be out of reach.
+        """
         self._open_line = open_line
         self._request_end = request_end
+        self._is_known = is_known
         self._reconnect_seconds = reconnect_seconds
         self._messages = GatewayMessages()
         self._line: GatewayLine | None = None
@@ -75,6 +97,8 @@ class GatewayConnection:
         self._is_rate_limited = False
         self._lost_at = 0.0
         self._failures = 0
+        self._look_at = 0.0
+        self._look_pause = 0.0
         self._is_gone = threading.Event()
         self._has_said_so = False
         self.replies: dict[str, dict[str, Any]] = {}
@@ -96,6 +120,7 @@ class GatewayConnection:
             self.wake()
             return
         self._request = request
+        self._look_later(_LOOK_SECONDS[0])
         self._send_request(request)
 
     def _send_request(self, request: ExecuteRequest) -> None:
@@ -184,6 +209,8 @@ class GatewayConnection:
                 yield from self._try_to_reconnect(deadline)
             elif self._wait(self._line, deadline):
                 yield from self._read(self._line)
+            else:
+                self._look_if_silent()
         except ConnectionError as error:
             self._lose_line(error)
         if self._is_gone.is_set():
@@ -207,6 +234,18 @@ class GatewayConnection:
         self._ask_again_if_unanswered()
         wait_until = next_ping if deadline is None else min(next_ping, deadline)
         return line.fileno() in self._poll(wait_until - time.monotonic(), line)
+
+    def _look_if_silent(self) -> None:
+        """A kernel that somebody else has ended may say nothing, and its gateway neither."""
+        if self._request is None or time.monotonic() < self._look_at:
+            return
+        self._look_later(min(2 * self._look_pause, _LOOK_SECONDS[1]))
+        if not self._is_known():
+            self.mark_gone("the gateway does not know it any more")
+
+    def _look_later(self, pause: float) -> None:
+        self._look_pause = pause
+        self._look_at = time.monotonic() + pause
 
     def _poll(self, seconds: float, line: GatewayLine | None) -> set[int]:
         poller = select.poll()
@@ -232,6 +271,7 @@ class GatewayConnection:
         return bool(poller.poll(0))
 
     def _take(self, message: GatewayMessage) -> Iterator[Received]:
+        self._look_later(_LOOK_SECONDS[0])
         content = message.content
         if message.message_type == FRAMES:
             yield from self._take_frames(content, message.buffer)
@@ -241,6 +281,8 @@ class GatewayConnection:
             yield from self._take_stream(content)
         elif message.message_type == "execute_reply" and self._latest_ordinal == 0:
             self.replies[message.parent_id] = content
+        elif message.message_type == "shutdown_reply":
+            self.mark_gone("it was ended on the gateway, not by us")
 
     def _take_frames(self, content: dict[str, Any], data: bytes) -> Iterator[Received]:
         missing = int(content["start"]) - self._received
@@ -330,7 +372,8 @@ class GatewayConnection:
         except ConnectionError as error:
             self._failures += 1
             lost_seconds = time.monotonic() - self._lost_at
-            if lost_seconds > self._reconnect_seconds:
+            has_ended = isinstance(error, NobodyListensError)
+            if lost_seconds > (_RETURN_SECONDS if has_ended else self._reconnect_seconds):
                 self.mark_gone(f"the gateway was out of reach for {lost_seconds:.0f} s: {error}")
             return
         self._line = line

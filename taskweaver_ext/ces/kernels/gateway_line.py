@@ -35,6 +35,10 @@ class LineRefusedError(ConnectionError):
         self.status = status
 
 
+class NobodyListensError(ConnectionError):
+    """The gateway was a process of this machine, and is no more."""
+
+
 class GatewayLine:
     """An open websocket. Everything raises ConnectionError once it is broken.
 
@@ -58,7 +62,10 @@ class GatewayLine:
         except websocket.WebSocketBadStatusException as error:
             raise LineRefusedError(error.status_code) from error
         except (websocket.WebSocketException, OSError) as error:
-            raise ConnectionError(f"no websocket to {api.url}: {error}") from error
+            is_refused = isinstance(error, ConnectionRefusedError)
+            has_ended = is_refused and api.address.is_on_this_machine
+            kind = NobodyListensError if has_ended else ConnectionError
+            raise kind(f"no websocket to {api.url}: {error}") from error
         self._websocket.settimeout(_STALL_SECONDS)
         self._heard_at = self._pinged_at = time.monotonic()
 
