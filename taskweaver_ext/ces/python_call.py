@@ -18,6 +18,7 @@ STDIN_REFUSED = (
     " Put the value into the code, or pass it in a file or a variable."
 )
 
+_CANCELLED = "Command was cancelled"
 _NO_OUTPUT = "(no output)"
 _TOLD_BY_A_MARKER = "truncated"
 
@@ -148,8 +149,13 @@ def clamp_timeout(requested: float | None, at_most: float = 0.0) -> float | None
     Args:
         requested: None: the default; 0: no limit.
         at_most: A limit on what may be requested, besides ours; 0: none.
+
+    Raises:
+        ValueError: What is requested is not a number of seconds.
     """
     seconds = DEFAULT_TIMEOUT_SECONDS if requested is None else requested
+    if not seconds >= 0:
+        raise ValueError(f"timeout is a number of seconds, not {seconds!r}.")
     if seconds == 0:
         return at_most or None
     seconds = min(max(seconds, MIN_TIMEOUT_SECONDS), MAX_TIMEOUT_SECONDS)
@@ -177,11 +183,15 @@ def parse_call(arguments: Mapping[str, Any]) -> PythonCall:
     if mistakes:
         raise ValueError("The call cannot be understood: " + "; ".join(sorted(mistakes)) + ".")
     return PythonCall(
-        cells=tuple(Cell(code=c["code"], title=c.get("title") or "") for c in cells or ()),
+        cells=tuple(Cell(code=c["code"], title=_one_line(c.get("title"))) for c in cells or ()),
         timeout=timeout,
         cwd=arguments.get("cwd"),
         reset=arguments.get("reset", False),
     )
+
+
+def _one_line(title: str | None) -> str:
+    return " ".join((title or "").split())
 
 
 def _is_cell(value: object) -> bool:
@@ -208,10 +218,21 @@ def outcome_of(result: ExecutionResult, exit_code: int | None, timeout: float | 
         lost = "" if result.variables_survived else "; its kernel was killed, variables are lost"
         return f"Command timed out after {timeout or 0:g} seconds{lost}"
     if result.status is ExecutionStatus.CANCELLED:
-        return "Command was cancelled"
+        return _CANCELLED
     if result.status is ExecutionStatus.DIED:
         return result.error or "The kernel died"
     return f"Command exited with code {exit_code}" if exit_code else ""
+
+
+def never_run(number: int, cell: Cell) -> CellResult:
+    """The result of a cell whose call was stopped before it could begin."""
+    return CellResult(
+        number=number,
+        title=cell.title,
+        status=ExecutionStatus.CANCELLED,
+        exit_code=None,
+        outcome=_CANCELLED,
+    )
 
 
 def text_of(cells: Sequence[CellResult], count: int) -> str:

@@ -4,51 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import re
 import tempfile
 import threading
-import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, get_args
 
-from taskweaver_ext.ces.cell_record import CellRecord
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.events import ExecutionEvent
-from taskweaver_ext.ces.kernels.execution import END_OF_INPUT
 from taskweaver_ext.ces.python_call import (
     SCHEMA,
-    STDIN_REFUSED,
     Cell,
-    CellResult,
     PythonCall,
     PythonCallResult,
     clamp_timeout,
-    exit_code_of,
-    outcome_of,
     parse_call,
     text_of,
 )
-from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.running_call import OnCellEvent, RunningCall
 from taskweaver_ext.ces.startup_scripts import module_folders
 from taskweaver_ext.errors import KernelDiedError, KernelError, SessionError
-from taskweaver_ext.text.truncation import DEFAULT_MAX_BYTES
 
 KernelLifetime: TypeAlias = Literal["session", "call"]
-OnCellEvent: TypeAlias = Callable[[int, ExecutionEvent], None]
-"""Told the number of the cell, from 1, and what happened."""
 
 MAX_KERNELS = 4
 IDLE_SECONDS = 300.0
 MAX_DEATHS_IN_A_ROW = 2
 """A kernel that died is started again by itself once; a second death is for somebody to look at."""
 
-_MIN_TEXT_BYTES = 2048
-_LEAST_SECONDS = 0.05
 _ARTIFACT = re.compile(r"(?:artifact://)?([A-Za-z0-9-]{1,64})")
 
 
@@ -93,7 +81,14 @@ class PythonTool:
                 project that `cwd` is in.
             kernel_lifetime: "session", or "call" for a fresh kernel each time.
             max_timeout: Seconds that no call may exceed, whatever it asks for; 0: no such limit.
+
+        Raises:
+            ValueError: A setting makes no sense.
         """
+        if kernel_lifetime not in get_args(KernelLifetime):
+            raise ValueError(f'kernel_lifetime is "session" or "call", not {kernel_lifetime!r}.')
+        if not 0 <= max_timeout < math.inf:
+            raise ValueError(f"max_timeout is a number of seconds, not {max_timeout!r}.")
         self._own_folder = (
             tempfile.TemporaryDirectory(prefix="taskweaver-", ignore_cleanup_errors=True)
             if folder is None
@@ -118,8 +113,8 @@ class PythonTool:
         self._queues: dict[str, _Queue] = {}
         self._started: dict[str, set[str]] = {}
         """By session: the kernel sessions that were started for it."""
-        self._running: dict[str, str] = {}
-        """By session: the kernel session that is running now."""
+        self._running: dict[str, RunningCall] = {}
+        """By session: the call whose turn it is."""
 
     def call(
         self,
@@ -152,7 +147,12 @@ class PythonTool:
             cwd: Where they run, which must exist.
             reset: Start with a fresh kernel.
             on_event: Called on this thread for what each cell does, while it does it.
+
+        Raises:
+            ValueError: There are no cells, or the timeout is not a number of seconds.
         """
+        if isinstance(cells, str) or not cells:
+            raise ValueError("cells is a list of texts or Cells, with one at least.")
         call = PythonCall(
             cells=tuple(Cell(code=cell) if isinstance(cell, str) else cell for cell in cells),
             timeout=timeout,
@@ -162,12 +162,11 @@ class PythonTool:
         return self._run_call(call, session_id, on_event)
 
     def interrupt(self, session_id: str = "default", kill_after: float | None = None) -> None:
-        """Stop what runs in a session, if anything does; from any thread."""
+        """Stop the call that runs in a session, if one does; from any thread."""
         with self._lock:
-            kernel_session = self._running.get(session_id)
-        if kernel_session is not None:
-            with contextlib.suppress(SessionError):  # it has just ended
-                self._environment.interrupt(kernel_session, kill_after)
+            running = self._running.get(session_id)
+        if running is not None:
+            running.stop(kill_after)
 
     def end_session(self, session_id: str) -> None:
         """Stop the kernels of a session."""
@@ -182,9 +181,16 @@ class PythonTool:
     def read_artifact(self, address: str, *, offset: int = 0, max_bytes: int | None = None) -> str:
         """The whole output that a result names as `artifact://<id>`, or a part of it.
 
+        Args:
+            offset: The byte to begin with.
+            max_bytes: How much to read; None: all.
+
         Raises:
             FileNotFoundError: There is no such output.
+            ValueError: The part makes no sense.
         """
+        if offset < 0 or (max_bytes is not None and max_bytes < 0):
+            raise ValueError("offset and max_bytes are counts of bytes, and not negative.")
         found = _ARTIFACT.fullmatch(address)
         path = self._outputs / f"{found[1]}.stdout" if found else None
         if path is None or not path.is_file():
@@ -223,11 +229,22 @@ class PythonTool:
     def _run_call(
         self, call: PythonCall, session_id: str, on_event: OnCellEvent | None
     ) -> PythonCallResult:
+        running = RunningCall(
+            call,
+            self._environment,
+            outputs=self._outputs,
+            timeout=clamp_timeout(call.timeout, self._max_timeout),
+            on_event=on_event,
+        )
         with self._lock:
             queue = self._queues.setdefault(session_id, _Queue())
         try:
-            with queue.turn(), self._kernel_session(session_id, call) as kernel_session:
-                cells = self._run_cells(call, kernel_session, on_event)
+            with (
+                queue.turn(),
+                self._as_running(session_id, running),
+                self._kernel_session(session_id, call) as kernel_session,
+            ):
+                cells = running.run_cells(kernel_session)
         except KernelDiedError as error:
             text = f"{error} In a call, reset=true does that."
             return PythonCallResult(text=text, is_error=True)
@@ -240,110 +257,52 @@ class PythonTool:
         )
 
     @contextlib.contextmanager
+    def _as_running(self, session_id: str, running: RunningCall) -> Iterator[None]:
+        """From now on it is this call that an interrupt is meant for."""
+        with self._lock:
+            self._running[session_id] = running
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._running[session_id]
+
+    @contextlib.contextmanager
     def _kernel_session(self, session_id: str, call: PythonCall) -> Iterator[str]:
         """The kernel session for a call: the one of its folder, or a fresh one."""
         # One folder, one kernel, however the path to it was written.
         cwd = Path(os.path.normpath(self._cwd / Path(call.cwd or "").expanduser()))
-        key = f"{session_id}-{hashlib.sha256(str(cwd).encode()).hexdigest()[:8]}"
+        key = f"{session_id}-{hashlib.sha256(repr(cwd).encode()).hexdigest()[:8]}"
         is_fresh = self._lifetime == "call"
         if is_fresh:
             key += f"-{uuid.uuid4().hex[:8]}"
-        with self._lock:
-            is_started = key in self._started.setdefault(session_id, set())
-        if not is_started:
-            self._environment.start_session(key, cwd=cwd)
-        elif call.reset:
-            self._environment.restart_session(key)
-        with self._lock:
-            self._started.setdefault(session_id, set()).add(key)
-            self._running[session_id] = key
         try:
+            self._have_kernel(session_id, key, cwd, call.reset)
             yield key
         finally:
-            with self._lock:
-                self._running.pop(session_id, None)
-                if is_fresh:
-                    self._started.get(session_id, set()).discard(key)
             if is_fresh:
-                with contextlib.suppress(SessionError):  # the session was ended meanwhile
+                self._forget(session_id, key)
+                with contextlib.suppress(SessionError):  # it did not start, or was ended meanwhile
                     self._environment.stop_session(key)
 
-    def _run_cells(
-        self, call: PythonCall, kernel_session: str, on_event: OnCellEvent | None
-    ) -> list[CellResult]:
-        timeout = clamp_timeout(call.timeout, self._max_timeout)
-        deadline = None if timeout is None else time.monotonic() + timeout
-        call_id = f"cell-{uuid.uuid4().hex[:12]}"
-        max_text_bytes = max(_MIN_TEXT_BYTES, DEFAULT_MAX_BYTES // max(1, len(call.cells)))
-        results: list[CellResult] = []
-        for number, cell in enumerate(call.cells, start=1):
-            record = CellRecord(self._outputs, f"{call_id}-{number}", max_text_bytes)
-            run = _CellRun(number, cell, record, on_event)
-            try:
-                result = self._environment.execute_code(
-                    kernel_session,
-                    cell.code,
-                    f"{call_id}-{number}",
-                    on_event=run.take,
-                    on_input=run.refuse_input,
-                    timeout=_seconds_left(deadline),
-                )
-                results.append(run.finish(result, timeout))
-            finally:
-                record.close()
-            if not results[-1].is_success:
-                break
-        return results
+    def _have_kernel(self, session_id: str, key: str, cwd: Path, reset: bool) -> None:
+        with self._lock:
+            started = self._started.setdefault(session_id, set())
+            is_started = key in started
+            started.add(key)  # before it is: who ends the session must know of it
+        try:
+            if not is_started:
+                self._environment.start_session(key, cwd=cwd)
+            elif reset:
+                self._environment.restart_session(key)
+        except BaseException:
+            if not is_started:
+                self._forget(session_id, key)
+            raise
 
-
-class _CellRun:
-    """One cell while it runs."""
-
-    def __init__(
-        self, number: int, cell: Cell, record: CellRecord, on_event: OnCellEvent | None
-    ) -> None:
-        self._number = number
-        self._cell = cell
-        self._record = record
-        self._on_event = on_event
-        self._stdin_requested = False
-
-    def take(self, event: ExecutionEvent) -> None:
-        """Record an event, then pass it on."""
-        self._record.take(event)
-        if self._on_event is not None:
-            self._on_event(self._number, event)
-
-    def refuse_input(self, _prompt: str, _password: bool) -> str:
-        """Answer a question with the end of the input, and remember that there was one."""
-        self._stdin_requested = True
-        return END_OF_INPUT
-
-    def finish(self, result: ExecutionResult, timeout: float | None) -> CellResult:
-        """What became of it."""
-        if any(notice.kind == "display_skipped" for notice in result.notices):
-            self._record.start_again_with(result)
-        if result.status is ExecutionStatus.ERROR:
-            self._record.add_line(result.error or "")
-        if self._stdin_requested:
-            self._record.add_line(STDIN_REFUSED)
-        output, outputs, artifact = self._record.finish()
-        exit_code = exit_code_of(result, stdin_requested=self._stdin_requested)
-        return CellResult(
-            number=self._number,
-            title=self._cell.title,
-            status=result.status,
-            exit_code=exit_code,
-            output=output,
-            outcome=outcome_of(result, exit_code, timeout),
-            outputs=outputs,
-            artifact=artifact,
-            files=tuple(artifact.file_name for artifact in result.artifact if artifact.file_name),
-            stdin_requested=self._stdin_requested,
-            duration_seconds=result.duration_seconds,
-            usage=result.usage,
-            notices=tuple(result.notices),
-        )
+    def _forget(self, session_id: str, key: str) -> None:
+        with self._lock:
+            self._started.get(session_id, set()).discard(key)
 
 
 class _Queue:
@@ -377,7 +336,3 @@ class _Queue:
                     self._holder = None
                 self._waiting.remove(ticket)
                 self._changed.notify_all()
-
-
-def _seconds_left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(_LEAST_SECONDS, deadline - time.monotonic())

@@ -62,7 +62,14 @@ class SessionFolder:
 
 
 def _check_working_directory(session_id: str, path: Path) -> None:
-    if not path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except (OSError, ValueError) as error:
+        raise SessionError(
+            f"The working directory of session {session_id!r} is not a path: {error}."
+            " Choose another cwd."
+        ) from error
+    if not is_folder:
         reason = "is not a folder" if path.exists() else "does not exist"
         raise SessionError(
             f"The working directory {path} of session {session_id!r} {reason}."

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from taskweaver_ext.ces import recorded_run
 from taskweaver_ext.ces.display_text import ImageOutput, JsonOutput, MarkdownOutput, StatusOutput
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import ExecutionEvent, ExecutionFinished, OutputProduced
+from taskweaver_ext.ces.kernels.host import StartedKernel
 from taskweaver_ext.ces.python_call import Cell, PythonCallResult
 from taskweaver_ext.ces.python_tool import PythonTool
 from taskweaver_ext.ces.results import ExecutionStatus
@@ -427,3 +429,98 @@ def test_an_interpreter_without_ipykernel_is_an_error_the_model_reads(tmp_path: 
 
     assert result.is_error
     assert "There is no Python at /nowhere/python" in result.text
+
+
+def test_an_interrupt_while_the_kernel_starts_is_heeded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Environment(tmp_path) as environment, PythonTool(environment, cwd=tmp_path) as tool:
+        plain = environment.start_session
+
+        def be_interrupted_while_starting(session_id: str, cwd: Path) -> None:
+            tool.interrupt()
+            plain(session_id, cwd=cwd)
+
+        monkeypatch.setattr(environment, "start_session", be_interrupted_while_starting)
+        result = tool.run(["open('mark', 'w')", "1"], timeout=60)
+        monkeypatch.undo()
+        after = tool.run(["print('next')"])
+
+    assert [cell.status for cell in result.cells] == [ExecutionStatus.CANCELLED]
+    assert "Cell 1 of 2 failed: Command was cancelled. 1 later cell was not run." in result.text
+    assert not (tmp_path / "mark").exists()
+    assert after.text == "next"
+
+
+def test_an_interrupt_between_two_cells_is_heeded(tool: PythonTool) -> None:
+    def interrupt_after_the_first(number: int, event: ExecutionEvent) -> None:
+        if number == 1 and isinstance(event, ExecutionFinished):
+            tool.interrupt()
+
+    result = tool.run(["x = 1", "x = 2"], on_event=interrupt_after_the_first)
+
+    assert [cell.status for cell in result.cells] == [
+        ExecutionStatus.SUCCESS,
+        ExecutionStatus.CANCELLED,
+    ]
+    assert tool.run(["print(x)"]).text == "1"
+
+
+def test_a_session_that_is_ended_while_its_kernel_starts_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Environment(tmp_path) as environment, PythonTool(environment, cwd=tmp_path) as tool:
+        plain = environment._start_kernel
+
+        def end_while_starting(session_id: str, cwd: Path) -> StartedKernel:
+            kernel = plain(session_id, cwd)
+            ending = threading.Thread(target=tool.end_session, args=("default",))
+            ending.start()
+            wait_until(lambda: environment.sessions() == [])
+            return kernel
+
+        monkeypatch.setattr(environment, "_start_kernel", end_while_starting)
+        result = tool.run(["1"])
+
+        assert "was stopped while its kernel started" in result.text
+        assert environment.sessions() == []
+
+
+@pytest.mark.parametrize("cells", ["print(1)", []])
+def test_cells_that_are_no_list_of_cells_are_refused(cells: list[str], tool: PythonTool) -> None:
+    with pytest.raises(ValueError, match="cells is a list"):
+        tool.run(cells)
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+def test_a_time_that_is_none_is_refused(timeout: float, tool: PythonTool) -> None:
+    with pytest.raises(ValueError, match="timeout is a number of seconds"):
+        tool.run(["1"], timeout=timeout)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"kernel_lifetime": "forever"}, {"max_timeout": -1.0}, {"max_timeout": float("nan")}],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        PythonTool(**settings)
+
+
+def test_a_part_of_an_output_that_makes_no_sense_is_refused(tool: PythonTool) -> None:
+    with pytest.raises(ValueError, match="not negative"):
+        tool.read_artifact("artifact://x", offset=-1)
+
+
+def test_a_title_takes_one_line(tool: PythonTool) -> None:
+    result = tool.call({"cells": [_cell("load\n  the data", "1"), {"code": "2", "title": None}]})
+
+    assert result.text == "[1/2] load the data\n1\n\n[2/2]\n2"
+
+
+@pytest.mark.parametrize("cwd", ["\0", "x" * 5000, "\ud800"])
+def test_a_path_that_is_none_is_an_error_the_model_reads(cwd: str, tool: PythonTool) -> None:
+    result = tool.call({"cells": [{"code": "1"}], "cwd": cwd})
+
+    assert result.is_error
+    assert result.cells == ()
