@@ -163,7 +163,8 @@ class Environment:
             session.start()
         except BaseException:
             with self._lock:
-                del self._sessions[session_id]
+                if self._sessions.get(session_id) is session:  # nobody has stopped it meanwhile
+                    del self._sessions[session_id]
             self._keeper.remove(session)
             session.stop()
             raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import threading
 import time
@@ -13,7 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from taskweaver_ext.ces.artifacts import ArtifactStore
+from taskweaver_ext.ces.equipment import Equipment
 from taskweaver_ext.ces.events import StatusChanged
+from taskweaver_ext.ces.interrupts import Interrupts
 from taskweaver_ext.ces.kernel_keeper import KernelKeeper
 from taskweaver_ext.ces.kernels.execution import Execution, OnInput
 from taskweaver_ext.ces.kernels.host import EnvMode, StartedKernel
@@ -25,15 +26,13 @@ from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.ces.session_folder import NAME, SessionFolder
 from taskweaver_ext.ces.session_info import SessionInfo, SessionRecord, SessionState, memory_of
-from taskweaver_ext.ces.startup_scripts import SCRIPT_SECONDS, StartupScript, StartupScripts
-from taskweaver_ext.errors import KernelDiedError, PluginError, SessionError
+from taskweaver_ext.ces.startup_scripts import StartupScripts
+from taskweaver_ext.errors import KernelDiedError, SessionError
 
 MAX_DEATHS_IN_A_ROW = 3
 
 TURN_SECONDS = 15.0
 """How long stopping a session waits for the thread whose execution it has just ended."""
-
-_log = logging.getLogger(__name__)
 
 
 class KernelSession:
@@ -42,7 +41,7 @@ class KernelSession:
     Threads:
         `_turn` is held by the thread whose execution runs, for as long as it
         runs, and by whoever replaces the kernel. `_lock` guards `_kernel`,
-        `_reader` and `_running`, which `interrupt` and `stop` use from any thread.
+        `_reader` and `_record`, which `stop` uses from any thread.
     """
 
     def __init__(
@@ -64,9 +63,9 @@ class KernelSession:
         self._start = start_kernel
         self._keeper = keeper
         self._max_output_bytes = max_output_bytes
-        self._startup_scripts = startup_scripts
-        self._scripts_left_out: set[str] = set()
-        self._start_notices: list[Notice] = []
+        self._equipment = Equipment(
+            session_id, startup_scripts, self._ask_runtime, lambda: self._is_dead
+        )
         self._max_deaths_in_a_row = max_deaths_in_a_row
         self._late_outputs = LateOutputs(folder.outputs, on_late_output, max_output_bytes)
         self._artifacts = ArtifactStore(folder.artifacts, folder.cwd)
@@ -75,13 +74,12 @@ class KernelSession:
         self._kernel: StartedKernel | None = None
         self._record: SessionRecord | None = None
         self._reader: KernelReader | None = None
-        self._running: Execution | None = None
-        self._plugins: dict[str, dict[str, Any]] = {}
+        self._interrupts = Interrupts()
         self._variables: dict[str, str] = {}
         self._deaths: list[str] = []
         self._is_stopped = False
         self._has_room = False
-        self._put_away_because = ""
+        self._no_kernel_because = ""
         self._restarted = ""
         self._turn_holder = 0
         self._created_at = time.time()
@@ -135,7 +133,7 @@ class KernelSession:
             if self._idle_since is None or self._is_stopped:
                 return False
             self._stop_kernel()
-            self._put_away_because = reason
+            self._no_kernel_because = f"The kernel was put away ({reason})"
             return True
         finally:
             self._turn.release()
@@ -197,27 +195,29 @@ class KernelSession:
                 on_input=on_input,
                 timeout=timeout,
             )
-            self._ensure_kernel()
-            restarted, self._restarted = self._restarted, ""
-            if restarted:
-                execution.add_notice(Notice(kind="restarted", message=restarted))
-                execution.say(
-                    StatusChanged(execution_id=execution_id, status="restarted", detail=restarted)
-                )
-            for notice in self._start_notices:
-                execution.add_notice(notice)
-            self._start_notices.clear()
-            return self._count_deaths(self._run(execution))
+            with self._interrupts.expecting(execution):
+                self._ensure_kernel()
+                self._tell_what_happened(execution)
+                return self._count_deaths(self._run(execution))
+
+    def _tell_what_happened(self, execution: Execution) -> None:
+        """What the execution's result has to say about its kernel."""
+        restarted, self._restarted = self._restarted, ""
+        if restarted:
+            execution.add_notice(Notice(kind="restarted", message=restarted))
+            execution.say(
+                StatusChanged(execution_id=execution.id, status="restarted", detail=restarted)
+            )
+        for notice in self._equipment.take_notices():
+            execution.add_notice(notice)
 
     def interrupt(self, kill_after: float | None) -> None:
-        """Interrupt the running execution, if there is one."""
-        with self._lock:
-            reader, execution = self._reader, self._running
-        if reader is not None and execution is not None:
-            reader.interrupt(execution, kill_after)
+        """Interrupt the execution that runs, or is about to, if there is one."""
+        self._interrupts.interrupt(kill_after)
 
     def restart(self) -> None:
         """Replace the kernel; what runs on it is cancelled first."""
+        self._no_kernel_because = "The session was restarted"
         self._stop_kernel()
         with self._using():
             self._stop_kernel()
@@ -236,24 +236,21 @@ class KernelSession:
 
     def load_plugin(self, name: str, source: str, config: dict[str, Any]) -> None:
         """Load a plugin and remember it for the kernels to come."""
-        plugin = {"name": name, "source": source, "config": config}
         with self._using():
             self._ensure_kernel()
-            self._command("load_plugin", plugin)
-            self._plugins[name] = plugin
+            self._equipment.load_plugin(name, source, config)
 
     def unload_plugin(self, name: str) -> None:
         """Take a plugin out of the kernel."""
         with self._using():
             self._ensure_kernel()
-            self._plugins.pop(name, None)
-            self._command("unload_plugin", {"name": name})
+            self._equipment.unload_plugin(name)
 
     def test_plugin(self, name: str) -> None:
         """Run a plugin's tests."""
         with self._using():
             self._ensure_kernel()
-            self._command("test_plugin", {"name": name})
+            self._equipment.test_plugin(name)
 
     def update_variables(self, variables: Mapping[str, str]) -> None:
         """Set session variables; they travel with the next request."""
@@ -262,25 +259,31 @@ class KernelSession:
     def _sink(self, execution_id: str) -> OutputSink:
         return OutputSink(self._folder.outputs, execution_id, max_bytes=self._max_output_bytes)
 
+    @property
+    def _is_dead(self) -> bool:
+        """Whether there was a kernel, and it has died."""
+        with self._lock:
+            return self._reader is not None and self._reader.death is not None
+
     def _start_kernel(self) -> None:
         """Start a kernel and put into it what every kernel of the session has."""
         with startup_stages(self._id):
-            self._open_kernel()
-            while not self._run_startup_scripts():
-                self._stop_kernel()
+            try:
                 self._open_kernel()
-            reached("startup scripts have run")
-            for name, plugin in self._plugins.items():
-                result = self._ask_runtime("load_plugin", plugin)
-                if not result.is_success:
-                    message = f"Plugin {name!r} could not be loaded again: {result.error}"
-                    self._start_notices.append(Notice(kind="host", message=message))
+                while not self._equipment.install():
+                    self._stop_kernel()
+                    self._open_kernel()
+            except BaseException as error:
+                self._stop_kernel()
+                why = str(error) or type(error).__name__
+                self._no_kernel_because = f"The last start of a kernel failed ({why})"
+                raise
+            reached("startup scripts and plugins are loaded")
 
     def _open_kernel(self) -> None:
         if self._is_stopped:
             raise SessionError(f"Session {self._id!r} has been stopped. Start it again to use it.")
         kernel = self._keeper.start(self, self._start)
-        self._put_away_because = ""
         reader = KernelReader(kernel.host, kernel.connection, self._late_outputs.take, self._id)
         reader.start()
         record = self._write_record(kernel)
@@ -306,29 +309,6 @@ class KernelSession:
             folder=getattr(kernel.host, "folder", None),
         )
 
-    def _run_startup_scripts(self) -> bool:
-        """Run what belongs to every kernel; False when that took the kernel down."""
-        for script in self._startup_scripts.read():
-            if script.label in self._scripts_left_out:
-                continue
-            problem = script.problem or self._run_startup_script(script)
-            if problem:
-                message = f"At the start of the kernel {script.label} failed: {problem}"
-                _log.warning("session %s: %s", self._id, message)
-                self._start_notices.append(Notice(kind="host", message=message))
-            if self._reader is not None and self._reader.death is not None:
-                self._scripts_left_out.add(script.label)
-                return False
-        return True
-
-    def _run_startup_script(self, script: StartupScript) -> str:
-        """Run one script; returns why it failed."""
-        result = self._ask_runtime("run_script", script.arguments(), SCRIPT_SECONDS)
-        if result.is_success:
-            return ""
-        _log.warning("%s failed:\n%s", script.label, result.error)
-        return (result.error or result.status.value).strip().splitlines()[-1]
-
     def _stop_kernel(self) -> None:
         with self._lock:
             kernel, reader, record = self._kernel, self._reader, self._record
@@ -346,7 +326,8 @@ class KernelSession:
         """Start a fresh kernel if the last one is gone; the next execution says what that costs."""
         with self._lock:
             reader = self._reader
-        if reader is not None and reader.death is None:
+        death = reader.death if reader is not None else None
+        if reader is not None and death is None:
             return
         if len(self._deaths) >= self._max_deaths_in_a_row:
             raise KernelDiedError(
@@ -354,10 +335,9 @@ class KernelSession:
                 f" ({'; '.join(self._deaths)}). Look at the code that was run, then call"
                 " restart_session to go on."
             )
-        if reader is not None and reader.death is not None:
-            cause = f"The kernel was gone ({reader.death.detail})"
-        else:
-            cause = f"The kernel was put away ({self._put_away_because or 'it was stopped'})"
+        if death is not None:
+            self._no_kernel_because = f"The kernel was gone ({death.detail})"
+        cause = self._no_kernel_because
         self._stop_kernel()
         self._start_kernel()
         self._restarted = (
@@ -368,15 +348,14 @@ class KernelSession:
     def _run(self, execution: Execution) -> ExecutionResult:
         with self._lock:
             kernel, reader = self._kernel, self._reader
-            self._running = execution
         if kernel is None or reader is None:
             raise SessionError(f"Session {self._id!r} has been stopped. Start it again to use it.")
         _check_that_it_can_be_sent(execution.metadata)
+        execution.metadata.update(kernel.metadata)
+        execution.answer = lambda question, text: reader.answer(execution, question, text)
         try:
-            execution.metadata.update(kernel.metadata)
-            execution.answer = lambda question, text: reader.answer(execution, question, text)
-            reader.submit(execution)
-            result = execution.deliver()
+            self._interrupts.submit(execution, reader)
+            return execution.deliver()
         except BaseException:
             # The caller's thread was interrupted: its code must not run on unseen.
             reader.interrupt(execution, GRACE_SECONDS)
@@ -384,9 +363,7 @@ class KernelSession:
             execution.abandon()
             raise
         finally:
-            with self._lock:
-                self._running = None
-        return result
+            self._interrupts.has_ended()
 
     def _count_deaths(self, result: ExecutionResult) -> ExecutionResult:
         if result.status is ExecutionStatus.DIED and result.death is not None:
@@ -394,15 +371,6 @@ class KernelSession:
         else:
             self._deaths.clear()
         return result
-
-    def _command(self, command: str, arguments: dict[str, Any]) -> None:
-        """Ask the kernel's runtime for something; raises PluginError when it fails."""
-        result = self._ask_runtime(command, arguments)
-        if not result.is_success:
-            raise PluginError(
-                f"{command.replace('_', ' ')} {arguments['name']!r} failed in session"
-                f" {self._id!r}: {result.error}"
-            )
 
     def _ask_runtime(
         self, command: str, arguments: dict[str, Any], timeout: float | None = None

@@ -15,7 +15,7 @@ from taskweaver_ext.ces import kernel_keeper
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.host import StartedKernel
 from taskweaver_ext.ces.results import ExecutionStatus
-from taskweaver_ext.errors import KernelStartError
+from taskweaver_ext.errors import KernelStartError, SessionError
 from tests.support.executions import LIMIT_SECONDS, has_ended, kernel_pid, run, wait_until
 
 PLUGIN = """
@@ -152,6 +152,68 @@ def test_out_of_descriptors_puts_idle_kernels_away_and_tries_again(
 
         notice = run(environment, "1", session="a").result.notices[0]
         assert "ran out of resources (Too many open files)" in notice.message
+
+
+def test_an_interrupt_while_a_kernel_starts_again_is_made_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Environment(tmp_path, max_kernels=1) as environment:
+        for name in ("a", "b"):
+            environment.start_session(name)
+        plain = environment._start_kernel
+
+        def be_interrupted(session_id: str, cwd: Path) -> StartedKernel:
+            environment.interrupt(session_id)
+            return plain(session_id, cwd)
+
+        monkeypatch.setattr(environment, "_start_kernel", be_interrupted)
+        result = environment.execute_code("a", "import time; time.sleep(1000)", timeout=30)
+        after = environment.execute_code("a", "6 * 7")
+
+    assert result.status is ExecutionStatus.CANCELLED
+    assert after.output == "42"
+
+
+def test_a_start_that_failed_is_told_by_the_next_that_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Environment(tmp_path, max_kernels=1) as environment:
+        environment.start_session("a")
+
+        def fail(_session_id: str, _cwd: Path) -> StartedKernel:
+            raise KernelStartError("no luck")
+
+        with monkeypatch.context() as patches:
+            patches.setattr(environment, "_start_kernel", fail)
+            with pytest.raises(KernelStartError):
+                environment.restart_session("a")
+        assert [session.state for session in environment.sessions()] == ["put_away"]
+        environment.start_session("b")  # what did not start takes no place
+        environment.stop_session("b")
+
+        (notice,) = environment.execute_code("a", "1").notices
+
+    assert notice.message.startswith("The last start of a kernel failed (no luck); this ran on")
+
+
+def test_a_session_may_be_stopped_while_its_kernel_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Environment(tmp_path) as environment:
+        plain = environment._start_kernel
+        stopping: list[threading.Thread] = []
+
+        def be_stopped(session_id: str, cwd: Path) -> StartedKernel:
+            kernel = plain(session_id, cwd)
+            stopping.append(threading.Thread(target=environment.stop_session, args=(session_id,)))
+            stopping[0].start()
+            wait_until(lambda: not environment.sessions())
+            return kernel
+
+        monkeypatch.setattr(environment, "_start_kernel", be_stopped)
+        with pytest.raises(SessionError, match="was stopped while its kernel started"):
+            environment.start_session("a")
+        stopping[0].join()
 
 
 def test_many_sessions_come_and_go_on_a_few_kernels(tmp_path: Path) -> None:

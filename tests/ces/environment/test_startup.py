@@ -97,3 +97,32 @@ def test_a_prelude_that_fails_is_named_and_leaves_what_it_did(tmp_path: Path) ->
 
     assert heard.text() == "1\n"
     assert "the prelude failed: NameError" in heard.result.notices[0].message
+
+
+def test_a_plugin_that_takes_a_kernel_down_is_left_out_of_the_next(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    plugin = f"""
+import os, pathlib
+if pathlib.Path({str(mark)!r}).exists():
+    os._exit(7)
+from taskweaver.plugin import register_plugin
+@register_plugin
+def double(x):
+    return 2 * x
+"""
+    with Environment(tmp_path / "work") as environment:
+        environment.start_session("s1")
+        environment.load_plugin("s1", "double", plugin)
+        mark.touch()
+        environment.restart_session("s1")
+        first = run(environment, "print('double' in dir())")
+        mark.unlink()
+        environment.load_plugin("s1", "double", plugin)
+        environment.restart_session("s1")
+        second = run(environment, "print(double(4))")
+
+    (notice,) = first.result.notices
+    assert first.text() == "False\n"
+    assert "plugin 'double' could not be loaded" in notice.message
+    assert "exited with code 7" in notice.message
+    assert second.text() == "8\n"
