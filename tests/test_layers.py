@@ -68,6 +68,7 @@ ORDER = (
     "ces.interrupts",
     "ces.kernel_session",
     "ces.kernels.spare",
+    "ces.kernel_source",
     "ces.environment",
     "ces.exec_errors",
     "ces.run_records",
@@ -117,7 +118,7 @@ KERNEL_RUNTIME = "ces.kernel_runtime"
 IN_EVERY_KERNEL = {"IPython", "ipykernel", "jupyter_client", "traitlets", "zmq"}
 NAME_IN_KERNELS = "taskweaver_kernel"
 
-MAY_IMPORT_LATE = {"", "cli", "llm", "app", "ces.environment", KERNEL_RUNTIME}
+MAY_IMPORT_LATE = {"", "cli", "llm", "app", "ces.kernel_source", KERNEL_RUNTIME}
 """The root exports lazily, commands stay light, vendors' SDKs are optional, and only who runs
 containers or gateways pays for them."""
 MAY_READ_THE_ENVIRONMENT = {"config", "ces.child_environment", KERNEL_RUNTIME}

@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+import warnings
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import zmq
-
-from taskweaver_ext.ces.child_environment import child_environment, granted_by_name
-from taskweaver_ext.ces.interpreters import environment_of, find_python
 from taskweaver_ext.ces.kernel_keeper import KernelKeeper
 from taskweaver_ext.ces.kernel_session import MAX_DEATHS_IN_A_ROW, KernelSession
+from taskweaver_ext.ces.kernel_source import KernelSource, KernelSourceSettings
 from taskweaver_ext.ces.kernels.execution import OnInput
-from taskweaver_ext.ces.kernels.host import EnvMode, KernelHost, StartedKernel, start_kernel
-from taskweaver_ext.ces.kernels.local import LocalKernelHost, LocalKernelSettings
-from taskweaver_ext.ces.kernels.spare import SpareKernels
+from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.kernels.tracing import traced_if_wanted
-from taskweaver_ext.ces.kernels.zygote import Zygotes, can_fork
 from taskweaver_ext.ces.late_output import OnLateOutput
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
@@ -44,7 +41,8 @@ class Environment:
 
     Sessions are independent and may be used from different threads;
     executions on one session wait for each other. Use it as a context
-    manager: leaving it stops every session.
+    manager: leaving it stops every session. One that is forgotten without
+    that is closed when it is collected, with a ResourceWarning.
     """
 
     def __init__(
@@ -89,33 +87,39 @@ class Environment:
             container: How containers are made, with `EnvMode.Container`.
             gateway: Which gateway is used, with `EnvMode.Gateway`. None: the one that
                 TASKWEAVER_GATEWAY_URL names, else one that processes of this user share.
+
+        Raises:
+            ConfigError: A number makes no sense.
         """
         self.env_id = env_id or f"env-{uuid.uuid4().hex[:8]}"
         self.env_dir = Path(env_dir).absolute()
         self.env_mode = env_mode
-        self._container = container
-        self._gateway = gateway
-        self._python = python
-        self._variables = dict(env or {})
-        self._memory_limit = memory_limit
         self._max_output_bytes = max_output_bytes
         self._max_deaths_in_a_row = max_deaths_in_a_row
         self._startup_scripts = StartupScripts(prelude, modules)
-        is_warm = env_mode is EnvMode.Local and warm_start and can_fork()
-        self._zygotes = Zygotes(preload) if is_warm else None
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._keeper = KernelKeeper(max_kernels, idle_seconds)
+        self._source = KernelSource(
+            KernelSourceSettings(
+                env_id=self.env_id,
+                env_dir=self.env_dir,
+                mode=env_mode,
+                python=python,
+                variables=dict(env or {}),
+                memory_limit=memory_limit,
+                warm_start=warm_start,
+                preload=preload,
+                spare_kernels=spare_kernels,
+                container=container,
+                gateway=gateway,
+            )
+        )
         self._sessions: dict[str, KernelSession] = {}
         self._lock = threading.Lock()
         self._is_closed = False
-        self._warm_up()
-        can_spare = env_mode is EnvMode.Local and spare_kernels > 0
-        self._spares = SpareKernels(spare_kernels, self._start_spare) if can_spare else None
-
-    def _warm_up(self) -> None:
-        """Let the zygote import while the caller does other things."""
-        if self._zygotes is not None:
-            self._zygotes.get(*self._interpreter(self.env_dir))
+        # Nothing that lives on refers to the environment itself, or it would never be collected.
+        self._let_go = partial(_let_go, self._sessions, self._lock, self._keeper, self._source)
+        self._forgotten = weakref.finalize(self, _close_forgotten, self.env_dir, self._let_go)
+        self._forgotten.atexit = False  # kernels end with the program by themselves
 
     def start_session(
         self,
@@ -139,13 +143,12 @@ class Environment:
         if self._is_closed:
             raise SessionError("The environment has been closed. Open another to start sessions.")
         folder = SessionFolder.prepare(self.env_dir, session_id, session_dir, cwd)
+        source = self._source
         session = KernelSession(
             session_id,
             folder,
             mode=self.env_mode,
-            start_kernel=lambda: traced_if_wanted(
-                self._start_kernel(session_id, folder.cwd), session_id
-            ),
+            start_kernel=lambda: traced_if_wanted(source.start(session_id, folder.cwd), session_id),
             keeper=self._keeper,
             on_late_output=on_late_output,
             max_output_bytes=self._max_output_bytes,
@@ -153,6 +156,8 @@ class Environment:
             max_deaths_in_a_row=self._max_deaths_in_a_row,
         )
         with self._lock:
+            if self._is_closed:
+                raise SessionError("The environment was closed while a session started.")
             if session_id in self._sessions:
                 raise SessionError(
                     f"Session {session_id!r} is running already. Use it, or stop it first."
@@ -253,17 +258,9 @@ class Environment:
 
     def close(self) -> None:
         """Stop every session and let go of everything."""
-        with self._lock:
-            self._is_closed = True
-            sessions, self._sessions = list(self._sessions.values()), {}
-        self._keeper.close()
-        for session in sessions:
-            session.stop()
-        if self._spares is not None:
-            self._spares.close()
-        if self._zygotes is not None:
-            self._zygotes.close()
-        self._context.term()
+        self._is_closed = True
+        self._forgotten.detach()
+        self._let_go()
 
     def __enter__(self) -> Self:
         return self
@@ -286,68 +283,28 @@ class Environment:
             )
         return session
 
-    def _start_kernel(self, session_id: str, cwd: Path) -> StartedKernel:
-        if self.env_mode is EnvMode.Container:
-            return start_kernel(self._make_container_host(session_id, cwd))
-        if self.env_mode is EnvMode.Gateway:
-            return start_kernel(self._make_gateway_host(session_id, cwd))
-        python, environment = self._interpreter(cwd)
-        is_common = python == self._interpreter(self.env_dir)[0]
-        if self._spares and is_common and (spare := self._spares.take()) is not None:
-            belongs_to = {"session_id": session_id, "cwd": str(cwd)}
-            return StartedKernel(spare.host, spare.connection, belongs_to)
-        return start_kernel(self._make_local_host(session_id, cwd, python, environment))
 
-    def _start_spare(self) -> StartedKernel:
-        python, environment = self._interpreter(self.env_dir)
-        return start_kernel(self._make_local_host("", Path("/"), python, environment))
+def _let_go(
+    sessions: dict[str, KernelSession],
+    lock: threading.Lock,
+    keeper: KernelKeeper,
+    source: KernelSource,
+) -> None:
+    """Stop everything that belongs to an environment."""
+    with lock:
+        open_sessions = list(sessions.values())
+        sessions.clear()
+    keeper.close()
+    for session in open_sessions:
+        session.stop()
+    source.close()
 
-    def _interpreter(self, cwd: Path) -> tuple[str, dict[str, str]]:
-        environment = child_environment(self._variables)
-        python = find_python(self._python, cwd, environment)
-        return python, environment_of(python, environment)
 
-    def _make_local_host(
-        self, session_id: str, cwd: Path, python: str, environment: dict[str, str]
-    ) -> KernelHost:
-        settings = LocalKernelSettings(
-            python=python,
-            cwd=cwd,
-            environment=environment,
-            env_id=self.env_id,
-            session_id=session_id,
-            memory_limit_bytes=self._memory_limit,
-        )
-        zygote = self._zygotes.get(python, environment) if self._zygotes else None
-        return LocalKernelHost(settings, self._context, zygote)
-
-    def _make_container_host(self, session_id: str, cwd: Path) -> KernelHost:
-        # Only who runs containers pays for their machinery.
-        from taskweaver_ext.ces.kernels.container import (
-            ContainerKernelHost,
-            ContainerKernelSettings,
-        )
-        from taskweaver_ext.ces.kernels.container_description import ContainerSettings
-
-        settings = ContainerKernelSettings(
-            container=self._container or ContainerSettings(),
-            cwd=cwd,
-            env_id=self.env_id,
-            session_id=session_id,
-            environment={**granted_by_name(), **self._variables},
-        )
-        return ContainerKernelHost(settings, self._context)
-
-    def _make_gateway_host(self, session_id: str, cwd: Path) -> KernelHost:
-        # Only who uses gateways pays for their machinery.
-        from taskweaver_ext.ces.kernels.gateway import GatewayKernelHost, GatewayKernelSettings
-        from taskweaver_ext.ces.kernels.shared_gateway import find_gateway
-
-        settings = GatewayKernelSettings(
-            gateway=self._gateway or find_gateway(),
-            cwd=cwd,
-            env_id=self.env_id,
-            session_id=session_id,
-            environment=self._variables,
-        )
-        return GatewayKernelHost(settings)
+def _close_forgotten(env_dir: Path, let_go: Callable[[], None]) -> None:
+    """Called by the garbage collector, on any thread, which may hold any lock: do not wait."""
+    threading.Thread(target=let_go, name="taskweaver-environment-end", daemon=True).start()
+    warnings.warn(
+        f"An Environment in {env_dir} was not closed: use it in a with block, or call close.",
+        ResourceWarning,
+        stacklevel=1,
+    )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from taskweaver_ext.ces.kernels.host import StartedKernel
-from taskweaver_ext.errors import KernelStartError
+from taskweaver_ext.errors import ConfigError, KernelStartError
 
 WAIT_SECONDS = 60.0
 """How long a session waits for a kernel to become idle when all are busy."""
@@ -52,6 +52,10 @@ class KernelKeeper:
     """
 
     def __init__(self, max_kernels: int | None, idle_seconds: float | None) -> None:
+        if max_kernels is not None and max_kernels < 1:
+            raise ConfigError(f"max_kernels is {max_kernels}; it must be 1 or more, or None.")
+        if idle_seconds is not None and not idle_seconds >= 0:
+            raise ConfigError(f"idle_seconds is {idle_seconds}; it must be 0 or more, or None.")
         self._max_kernels = max_kernels
         self._idle_seconds = idle_seconds
         self._sessions: list[Keepable] = []

@@ -470,7 +470,7 @@ def test_a_session_that_is_ended_while_its_kernel_starts_leaves_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Environment(tmp_path) as environment, PythonTool(environment, cwd=tmp_path) as tool:
-        plain = environment._start_kernel
+        plain = environment._source.start
 
         def end_while_starting(session_id: str, cwd: Path) -> StartedKernel:
             kernel = plain(session_id, cwd)
@@ -479,7 +479,7 @@ def test_a_session_that_is_ended_while_its_kernel_starts_leaves_none(
             wait_until(lambda: environment.sessions() == [])
             return kernel
 
-        monkeypatch.setattr(environment, "_start_kernel", end_while_starting)
+        monkeypatch.setattr(environment._source, "start", end_while_starting)
         result = tool.run(["1"])
 
         assert "was stopped while its kernel started" in result.text

@@ -173,8 +173,8 @@ def test_a_spare_kernel_becomes_its_sessions_own(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "helper.py").write_text("answer = 42")
     with Environment(tmp_path / "env", spare_kernels=1) as environment:
-        assert environment._spares is not None
-        ready = environment._spares._ready
+        assert environment._source.spares is not None
+        ready = environment._source.spares._ready
         wait_until(lambda: len(ready) == 1)
         spare = ready[0].host
         environment.start_session("s1", cwd=tmp_path / "work")
@@ -188,8 +188,8 @@ def test_a_spare_kernel_becomes_its_sessions_own(tmp_path: Path) -> None:
 
 def test_a_spare_kernel_that_died_is_not_given_out(tmp_path: Path) -> None:
     with Environment(tmp_path / "env", spare_kernels=1) as environment:
-        assert environment._spares is not None
-        ready = environment._spares._ready
+        assert environment._source.spares is not None
+        ready = environment._source.spares._ready
         wait_until(lambda: len(ready) == 1)
         spare = ready[0].host
         psutil.Process(spare.pid).kill()  # type: ignore[attr-defined]
