@@ -7,15 +7,26 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 import psutil
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import ExecutionEvent
+from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.results import ExecutionResult
+
+OpenEnvironment: TypeAlias = Callable[..., Environment]
+"""Takes a folder, and settings by name."""
 
 LIMIT_SECONDS = 60.0
 """The longest any test waits for anything."""
+
+DIE_ON_A_THREAD = """
+import os, signal, threading
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGKILL)).start()
+"""
+"""Code whose kernel dies soon after, whatever it does then."""
 
 
 @dataclass
@@ -56,6 +67,11 @@ def run(
 def kernel_pid(environment: Environment, session: str = "s1") -> int:
     """The process id of a session's kernel."""
     return int(environment.execute_code(session, "import os; os.getpid()").output)
+
+
+def times(environment: Environment, count: int) -> int:
+    """How often something is tried: in full on local kernels, a fifth of that elsewhere."""
+    return count if environment.env_mode is EnvMode.Local else count // 5
 
 
 def digest_of(pieces: Iterable[str]) -> str:

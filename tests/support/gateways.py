@@ -198,12 +198,14 @@ def _kernelspecs(folder: Path) -> Path:
     return folder / "specs"
 
 
-def gateway_environment(folder: Path, gateway: GatewayProcess | None = None) -> Environment:
+def gateway_environment(
+    folder: Path, gateway: GatewayProcess | None = None, **more: object
+) -> Environment:
     """An environment whose kernels run behind a Kernel Gateway."""
     settings = (gateway or kernel_gateway()).settings()
-    return Environment(folder, EnvMode.Gateway, gateway=settings)
+    return Environment(folder, EnvMode.Gateway, gateway=settings, **more)  # type: ignore[arg-type]
 
 
-def enterprise_environment(folder: Path) -> Environment:
+def enterprise_environment(folder: Path, **more: object) -> Environment:
     """An environment whose kernels run behind an Enterprise Gateway."""
-    return gateway_environment(folder, enterprise_gateway())
+    return gateway_environment(folder, enterprise_gateway(), **more)

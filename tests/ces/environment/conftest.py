@@ -1,61 +1,74 @@
 """One suite for every place where kernels can run.
 
-A test that looks at processes of this machine, or at settings that only local
-kernels have, says so with the mark `local_only`; one that asks for what a
-gateway does not have, with `not_on_gateway` and the reason.
+What a place cannot do by its nature, a test that asks for it says with a mark
+and the reason: `local_only` (neither containers nor gateways), `not_in_container`,
+`not_on_gateway`. Everything else runs everywhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from tests.support.containers import container_environment
-from tests.support.gateways import enterprise_environment, gateway_environment
+from tests.support.containers import container_environment, require_engine
+from tests.support.executions import OpenEnvironment
+from tests.support.gateways import (
+    enterprise_environment,
+    enterprise_gateway,
+    gateway_environment,
+    kernel_gateway,
+)
 
-OPENERS: dict[str, Callable[[Path], Environment]] = {
+OPENERS: dict[str, OpenEnvironment] = {
     "local": Environment,
     "container": container_environment,
     "gateway": gateway_environment,
     "enterprise-gateway": enterprise_environment,
 }
 
-ON_GATEWAYS = {
-    "gateway": {
-        "test_attribution.py",
-        "test_code.py",
-        "test_input.py",
-        "test_plugins.py",
-        "test_streaming.py",
-    },
-    "enterprise-gateway": {"test_code.py", "test_input.py"},
+NEEDED: dict[str, Callable[[], object]] = {
+    "container": require_engine,
+    "gateway": kernel_gateway,
+    "enterprise-gateway": enterprise_gateway,
 }
-"""The parts of the suite that are tried on each, for the sake of time."""
+"""What must be there first; it is started once and outlives the tests."""
+
+MARKS = {
+    "local": (),
+    "container": ("local_only", "not_in_container"),
+    "gateway": ("local_only", "not_on_gateway"),
+    "enterprise-gateway": ("local_only", "not_on_gateway"),
+}
+"""With which marks a test is not meant for each of them."""
 
 
 @pytest.fixture(scope="module", params=OPENERS)
+def open_environment(request: pytest.FixtureRequest) -> OpenEnvironment:
+    """Opens an environment whose kernels run in one of the places."""
+    place: str = request.param
+    if place in NEEDED:
+        NEEDED[place]()
+    return OPENERS[place]
+
+
+@pytest.fixture(scope="module")
 def shared_environment(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    open_environment: OpenEnvironment, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Environment]:
     """An environment without sessions, for the tests of one module."""
-    folder = tmp_path_factory.mktemp("environment")
-    with OPENERS[request.param](folder) as environment:
+    with open_environment(tmp_path_factory.mktemp("environment")) as environment:
         yield environment
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Take tests out of the runs on hosts that they are not meant for."""
+    """Take tests out of the runs in places that they are not meant for."""
     items[:] = [item for item in items if not _is_elsewhere(item)]
 
 
 def _is_elsewhere(item: pytest.Item) -> bool:
-    host = getattr(item, "callspec", None) and item.callspec.params.get("shared_environment")  # type: ignore[attr-defined]
-    if host in ON_GATEWAYS and (
-        item.path.name not in ON_GATEWAYS[host]
-        or item.get_closest_marker("not_on_gateway") is not None
-    ):
-        return True
-    return host not in (None, "local") and item.get_closest_marker("local_only") is not None
+    callspec = getattr(item, "callspec", None)
+    place = callspec.params.get("open_environment") if callspec is not None else None
+    marks = MARKS[place] if place is not None else ()
+    return any(item.get_closest_marker(mark) is not None for mark in marks)

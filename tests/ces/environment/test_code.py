@@ -220,7 +220,7 @@ clear_output(wait=True)
     assert [d.bundle["text/plain"] for d in heard.result.displays] == ["'two'"]
 
 
-@pytest.mark.local_only
+@pytest.mark.not_in_container("its image has no matplotlib")
 def test_a_chart_is_saved_as_an_artifact(environment: Environment) -> None:
     code = """
 import matplotlib.pyplot as plt

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import threading
 
-import psutil
-import pytest
-
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import ExecutionEvent, InputRequested, InputSettled
 from taskweaver_ext.ces.results import ExecutionStatus
-from tests.support.executions import LIMIT_SECONDS, kernel_pid, run
+from tests.support.executions import DIE_ON_A_THREAD, LIMIT_SECONDS, run
 
 
 def test_input_and_getpass_are_answered(environment: Environment) -> None:
@@ -105,17 +102,15 @@ def test_an_open_question_is_cancelled_by_an_interrupt(environment: Environment)
     assert run(environment, "print('on')").text() == "on\n"
 
 
-@pytest.mark.local_only
 def test_an_open_question_is_cancelled_by_the_death_of_the_kernel(environment: Environment) -> None:
     thinking = threading.Event()
-    kernel = kernel_pid(environment)
+    code = f"{DIE_ON_A_THREAD}\ninput()"
 
     def never_answer(_prompt: str, _password: bool) -> str:
-        psutil.Process(kernel).kill()
         thinking.wait(LIMIT_SECONDS)
         return ""
 
-    result = environment.execute_code("s1", "input()", on_input=never_answer, timeout=LIMIT_SECONDS)
+    result = environment.execute_code("s1", code, on_input=never_answer, timeout=LIMIT_SECONDS)
     thinking.set()
 
     assert result.status is ExecutionStatus.DIED

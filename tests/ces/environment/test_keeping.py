@@ -16,7 +16,14 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.host import StartedKernel
 from taskweaver_ext.ces.results import ExecutionStatus
 from taskweaver_ext.errors import KernelStartError, SessionError
-from tests.support.executions import LIMIT_SECONDS, has_ended, kernel_pid, run, wait_until
+from tests.support.executions import (
+    LIMIT_SECONDS,
+    OpenEnvironment,
+    has_ended,
+    kernel_pid,
+    run,
+    wait_until,
+)
 
 PLUGIN = """
 from taskweaver.plugin import register_plugin
@@ -37,12 +44,14 @@ def _kernels() -> int:
     )
 
 
-def test_an_idle_kernel_is_put_away_and_its_session_goes_on(tmp_path: Path) -> None:
-    with Environment(tmp_path, idle_seconds=0.2) as environment:
+def test_an_idle_kernel_is_put_away_and_its_session_goes_on(
+    open_environment: OpenEnvironment, tmp_path: Path
+) -> None:
+    with open_environment(tmp_path, idle_seconds=0.2) as environment:
         environment.start_session("s1")
         environment.load_plugin("s1", "double", PLUGIN)
         environment.execute_code("s1", "x = 1")
-        wait_until(lambda: _kernels() == 0)
+        wait_until(lambda: environment.sessions()[0].state == "put_away")
 
         heard = run(environment, "print('x' in dir(), double(4))")
 
@@ -52,8 +61,8 @@ def test_an_idle_kernel_is_put_away_and_its_session_goes_on(tmp_path: Path) -> N
     assert "nothing to do for 0.2 s" in notice.message
 
 
-def test_a_busy_kernel_is_not_put_away(tmp_path: Path) -> None:
-    with Environment(tmp_path, idle_seconds=0.1) as environment:
+def test_a_busy_kernel_is_not_put_away(open_environment: OpenEnvironment, tmp_path: Path) -> None:
+    with open_environment(tmp_path, idle_seconds=0.1) as environment:
         environment.start_session("s1")
 
         result = environment.execute_code("s1", "import time; x = 1; time.sleep(0.5); x")
@@ -62,15 +71,18 @@ def test_a_busy_kernel_is_not_put_away(tmp_path: Path) -> None:
     assert result.notices == []
 
 
-def test_the_kernel_that_was_idle_longest_makes_room(tmp_path: Path) -> None:
-    with Environment(tmp_path, max_kernels=2) as environment:
+def test_the_kernel_that_was_idle_longest_makes_room(
+    open_environment: OpenEnvironment, tmp_path: Path
+) -> None:
+    with open_environment(tmp_path, max_kernels=2) as environment:
         for name in ("a", "b"):
             environment.start_session(name)
             environment.execute_code(name, "x = 1")
         environment.execute_code("a", "pass")  # now b has been idle longer
         environment.start_session("c")
 
-        assert _kernels() == 2
+        states = [session.state for session in environment.sessions()]
+        assert states == ["idle", "put_away", "idle"]
         assert run(environment, "'x' in dir()", session="a").result.output == "True"
         after = run(environment, "'x' in dir()", session="b").result
         assert after.output == "False"
@@ -139,7 +151,7 @@ def test_out_of_descriptors_puts_idle_kernels_away_and_tries_again(
 ) -> None:
     with Environment(tmp_path) as environment:
         environment.start_session("a")
-        plain: Callable[[str, Path], StartedKernel] = environment._start_kernel
+        plain: Callable[[str, Path], StartedKernel] = environment._source.start
         failures = [OSError(errno.EMFILE, "Too many open files")]
 
         def fail_once(session_id: str, cwd: Path) -> StartedKernel:
@@ -147,7 +159,7 @@ def test_out_of_descriptors_puts_idle_kernels_away_and_tries_again(
                 raise failures.pop()
             return plain(session_id, cwd)
 
-        monkeypatch.setattr(environment, "_start_kernel", fail_once)
+        monkeypatch.setattr(environment._source, "start", fail_once)
         environment.start_session("b")
 
         notice = run(environment, "1", session="a").result.notices[0]
@@ -160,13 +172,13 @@ def test_an_interrupt_while_a_kernel_starts_again_is_made_good(
     with Environment(tmp_path, max_kernels=1) as environment:
         for name in ("a", "b"):
             environment.start_session(name)
-        plain = environment._start_kernel
+        plain = environment._source.start
 
         def be_interrupted(session_id: str, cwd: Path) -> StartedKernel:
             environment.interrupt(session_id)
             return plain(session_id, cwd)
 
-        monkeypatch.setattr(environment, "_start_kernel", be_interrupted)
+        monkeypatch.setattr(environment._source, "start", be_interrupted)
         result = environment.execute_code("a", "import time; time.sleep(1000)", timeout=30)
         after = environment.execute_code("a", "6 * 7")
 
@@ -184,7 +196,7 @@ def test_a_start_that_failed_is_told_by_the_next_that_does_not(
             raise KernelStartError("no luck")
 
         with monkeypatch.context() as patches:
-            patches.setattr(environment, "_start_kernel", fail)
+            patches.setattr(environment._source, "start", fail)
             with pytest.raises(KernelStartError):
                 environment.restart_session("a")
         assert [session.state for session in environment.sessions()] == ["put_away"]
@@ -200,7 +212,7 @@ def test_a_session_may_be_stopped_while_its_kernel_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Environment(tmp_path) as environment:
-        plain = environment._start_kernel
+        plain = environment._source.start
         stopping: list[threading.Thread] = []
 
         def be_stopped(session_id: str, cwd: Path) -> StartedKernel:
@@ -210,7 +222,7 @@ def test_a_session_may_be_stopped_while_its_kernel_starts(
             wait_until(lambda: not environment.sessions())
             return kernel
 
-        monkeypatch.setattr(environment, "_start_kernel", be_stopped)
+        monkeypatch.setattr(environment._source, "start", be_stopped)
         with pytest.raises(SessionError, match="was stopped while its kernel started"):
             environment.start_session("a")
         stopping[0].join()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from pathlib import Path
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.session_info import SessionInfo
-from tests.support.executions import has_ended, kernel_pid, wait_until
+from tests.support.executions import DIE_ON_A_THREAD, OpenEnvironment, kernel_pid, wait_until
 
 
 def _states(environment: Environment) -> dict[str, str]:
@@ -37,9 +36,11 @@ def test_sessions_are_described_in_the_order_they_were_started(tmp_path: Path) -
     assert first.memory_bytes > 1 << 20
 
 
-def test_a_session_is_busy_while_code_runs_and_idle_afterwards(tmp_path: Path) -> None:
+def test_a_session_is_busy_while_code_runs_and_idle_afterwards(
+    open_environment: OpenEnvironment, tmp_path: Path
+) -> None:
     seen: list[str] = []
-    with Environment(tmp_path) as environment:
+    with open_environment(tmp_path) as environment:
         environment.start_session("s1")
         environment.execute_code(
             "s1", "print(1)", on_output=lambda *_: seen.append(_states(environment)["s1"])
@@ -49,18 +50,19 @@ def test_a_session_is_busy_while_code_runs_and_idle_afterwards(tmp_path: Path) -
     assert seen == ["busy", "idle"]
 
 
-def test_a_kernel_that_was_put_away_or_died_is_told_apart(tmp_path: Path) -> None:
+def test_a_kernel_that_was_put_away_or_died_is_told_apart(
+    open_environment: OpenEnvironment, tmp_path: Path
+) -> None:
     def session(environment: Environment) -> SessionInfo:
         (session,) = environment.sessions()
         return session
 
-    with Environment(tmp_path, idle_seconds=0.2) as environment:
+    with open_environment(tmp_path, idle_seconds=0.2) as environment:
         environment.start_session("s1")
         wait_until(lambda: session(environment).state == "put_away")
         assert session(environment).pid is None
-    with Environment(tmp_path) as environment:
+    with open_environment(tmp_path) as environment:
         environment.start_session("s1")
-        pid = kernel_pid(environment)
-        os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: has_ended(pid) and session(environment).state == "dead")
+        environment.execute_code("s1", DIE_ON_A_THREAD)
+        wait_until(lambda: session(environment).state == "dead")
         assert session(environment).memory_bytes is None

@@ -9,13 +9,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.results import ExecutionStatus
-from taskweaver_ext.errors import KernelStartError, SessionError
+from taskweaver_ext.errors import ConfigError, KernelStartError, SessionError
 from tests.support.executions import LIMIT_SECONDS, has_ended, kernel_pid, run, wait_until
 
 
@@ -226,7 +227,7 @@ for pid in (os.getpid(), os.getppid()):
     assert result.output == "(False, 'given', True)"
 
 
-@pytest.mark.local_only
+@pytest.mark.local_only("looks at the files of a local kernel")
 def test_files_are_readable_by_their_owner_only(environment: Environment, tmp_path: Path) -> None:
     environment.execute_code("s1", "print('x' * 3_000_000)", exec_id="big")
     host_folder = environment._session("s1")._kernel.host._folder  # type: ignore[union-attr]
@@ -259,6 +260,37 @@ def test_cycles_leave_nothing_behind(tmp_path: Path) -> None:
     with contextlib.suppress(AssertionError):
         wait_until(lambda: left() == before, 5)
     assert left() == before
+
+
+@pytest.mark.parametrize("settings", [{}, {"idle_seconds": 60.0, "spare_kernels": 1}])
+def test_an_environment_that_is_forgotten_is_closed(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    def use_and_forget() -> int:
+        environment = Environment(tmp_path, **settings)
+        environment.start_session("s1")
+        return kernel_pid(environment)
+
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        pid = use_and_forget()
+
+    wait_until(partial(has_ended, pid))
+
+
+def test_a_closed_environment_may_be_closed_again(tmp_path: Path) -> None:
+    environment = Environment(tmp_path)
+    environment.start_session("s1")
+    environment.close()
+
+    environment.close()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"max_kernels": 0}, {"idle_seconds": -1.0}, {"idle_seconds": float("nan")}]
+)
+def test_numbers_that_make_no_sense_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        Environment(tmp_path, **settings)
 
 
 def test_killing_the_owner_leaves_no_kernel(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from tests.support.executions import run
+from tests.support.executions import OpenEnvironment, run
 
 
 @pytest.fixture
@@ -21,14 +21,14 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_the_prelude_and_the_modules_are_there_in_every_kernel(
-    folders: tuple[Path, Path], tmp_path: Path
+    open_environment: OpenEnvironment, folders: tuple[Path, Path], tmp_path: Path
 ) -> None:
     user, project = folders
     (user / "shapes.py").write_text("_side = 3\ndef area():\n    return _side ** 2\n")
     (project / "words.py").write_text("__all__ = ['shout']\nquiet = 1\nshout = str.upper\n")
     code = "print(answer, area(), shout('a'), '_side' in dir(), 'quiet' in dir())"
 
-    with Environment(tmp_path / "work", prelude="answer = 42", modules=folders) as environment:
+    with open_environment(tmp_path / "work", prelude="answer = 42", modules=folders) as environment:
         environment.start_session("s1")
         first = run(environment, code)
         environment.restart_session("s1")
@@ -39,12 +39,12 @@ def test_the_prelude_and_the_modules_are_there_in_every_kernel(
 
 
 def test_of_two_modules_with_one_name_the_projects_wins(
-    folders: tuple[Path, Path], tmp_path: Path
+    open_environment: OpenEnvironment, folders: tuple[Path, Path], tmp_path: Path
 ) -> None:
     for folder in folders:
         (folder / "helpers.py").write_text(f"whose = {folder.name!r}\nprint('loaded', whose)\n")
 
-    with Environment(tmp_path / "work", modules=folders) as environment:
+    with open_environment(tmp_path / "work", modules=folders) as environment:
         environment.start_session("s1")
         heard = run(environment, "print(whose)")
 
@@ -63,6 +63,7 @@ def test_of_two_modules_with_one_name_the_projects_wins(
     ids=["raises", "no-python", "exits", "kills-the-kernel", "no-text"],
 )
 def test_a_module_that_fails_is_reported_once_and_the_kernel_runs(
+    open_environment: OpenEnvironment,
     source: str | bytes,
     reason: str,
     folders: tuple[Path, Path],
@@ -76,7 +77,7 @@ def test_a_module_that_fails_is_reported_once_and_the_kernel_runs(
 
     with (
         caplog.at_level(logging.WARNING, "taskweaver_ext"),
-        Environment(tmp_path / "work", modules=folders) as environment,
+        open_environment(tmp_path / "work", modules=folders) as environment,
     ):
         environment.start_session("s1")
         first = run(environment, "print(good)")
@@ -90,8 +91,10 @@ def test_a_module_that_fails_is_reported_once_and_the_kernel_runs(
     assert second.result.notices == []
 
 
-def test_a_prelude_that_fails_is_named_and_leaves_what_it_did(tmp_path: Path) -> None:
-    with Environment(tmp_path, prelude="x = 1\nboom\n") as environment:
+def test_a_prelude_that_fails_is_named_and_leaves_what_it_did(
+    open_environment: OpenEnvironment, tmp_path: Path
+) -> None:
+    with open_environment(tmp_path, prelude="x = 1\nboom\n") as environment:
         environment.start_session("s1")
         heard = run(environment, "print(x)")
 

@@ -17,6 +17,7 @@ from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.results import ExecutionStatus
 from tests.support.executions import (
     MemoryWatch,
+    OpenEnvironment,
     digest_of,
     digest_of_stdout,
     run,
@@ -187,8 +188,8 @@ def test_interrupt_reaches_a_writer_that_is_held_back(environment: Environment) 
     assert environment.execute_code("s1", "1 + 1").output == "2"
 
 
-def test_the_output_limit_stops_the_code(tmp_path: Path) -> None:
-    with Environment(tmp_path, max_output_bytes=5 * MEGABYTE) as limited:
+def test_the_output_limit_stops_the_code(open_environment: OpenEnvironment, tmp_path: Path) -> None:
+    with open_environment(tmp_path, max_output_bytes=5 * MEGABYTE) as limited:
         limited.start_session("s1")
 
         result = limited.execute_code("s1", "while True: print('x' * 1000)", timeout=30)
@@ -198,8 +199,10 @@ def test_the_output_limit_stops_the_code(tmp_path: Path) -> None:
     assert result.variables_survived
 
 
-def test_output_over_the_limit_in_one_go_is_not_a_success(tmp_path: Path) -> None:
-    with Environment(tmp_path, max_output_bytes=1000) as limited:
+def test_output_over_the_limit_in_one_go_is_not_a_success(
+    open_environment: OpenEnvironment, tmp_path: Path
+) -> None:
+    with open_environment(tmp_path, max_output_bytes=1000) as limited:
         limited.start_session("s1")
 
         result = limited.execute_code("s1", "for i in range(40): print('x' * 100)")
