@@ -769,7 +769,7 @@ def test_leaving_waits_until_everything_emitted_before_was_heard() -> None:
 def test_leaving_does_not_wait_for_ever_for_a_handler_that_hangs(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskweaver_ext.event_emitter.MAX_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("taskweaver_ext.event_dispatcher.MAX_WAIT_SECONDS", 0.05)
     emitter = SessionEventEmitter()
     is_inside, may_leave = threading.Event(), threading.Event()
 
