@@ -193,7 +193,10 @@ class TaskWeaverApp:
         self._injector = Injector(self._parts, auto_bind=False)
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
+        self._unended: set[Session] = set()
+        """Those that may still use what all of them share."""
         self._is_closed = False
+        self._are_parts_closed = False
 
     @property
     def plugins(self) -> PluginRegistry:
@@ -226,8 +229,11 @@ class TaskWeaverApp:
             if approval is None:
                 interpreter = self.config.code_interpreter
                 approval = Approval(interpreter.approval, always_allowed=interpreter.always_allowed)
-            session = Session(session_id or _new_session_id(), parts, approval=approval)
+            session = Session(
+                session_id or _new_session_id(), parts, approval=approval, on_end=self._forget
+            )
             self._sessions[session.session_id] = session
+            self._unended.add(session)
             return session
 
     def stop_session(self, session_id: str) -> None:
@@ -238,7 +244,11 @@ class TaskWeaverApp:
             session.stop()
 
     def close(self) -> None:
-        """End all sessions and everything they started."""
+        """End all sessions and everything they started.
+
+        Inside the call of a session's handler this returns at once; what is left ends
+        with the session's round.
+        """
         with self._lock:
             self._is_closed = True
             sessions, self._sessions = list(self._sessions.values()), {}
@@ -247,6 +257,22 @@ class TaskWeaverApp:
                 session.stop()
             except Exception:  # the others are still to be ended
                 _logger.exception("Session %r could not be ended", session.session_id)
+        self._close_parts()
+
+    def _forget(self, session: Session) -> None:
+        """A session has ended; the last one of a closed application takes everything along."""
+        with self._lock:
+            self._unended.discard(session)
+            if self._sessions.get(session.session_id) is session:
+                del self._sessions[session.session_id]
+        self._close_parts()
+
+    def _close_parts(self) -> None:
+        """Close what sessions share, once the application is closed and they have ended."""
+        with self._lock:
+            if not self._is_closed or self._unended or self._are_parts_closed:
+                return
+            self._are_parts_closed = True
         if self._parts.environment is not None:
             self._parts.environment.close()
         self._injector.get(ModelPool).close()

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
-import secrets
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeAlias
 
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.environment import Environment
@@ -49,13 +44,11 @@ from taskweaver_ext.session_events import (
     SessionEventType,
     TaskWeaverEvent,
 )
+from taskweaver_ext.session_files import SessionFile, copy_into
 
 STOP_SECONDS = 10.0
 """How long `stop` waits for a round to notice."""
 MAX_SHARED_RESULT_CHARS = 2000
-
-SessionFile: TypeAlias = str | Path | Mapping[str, Any]
-"""A path, or TaskWeaver's mapping: `name` with `path` or `content`."""
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _logger = logging.getLogger(__name__)
@@ -82,9 +75,17 @@ class Session:
     """
 
     def __init__(
-        self, session_id: str, parts: SessionParts, *, approval: Approval | None = None
+        self,
+        session_id: str,
+        parts: SessionParts,
+        *,
+        approval: Approval | None = None,
+        on_end: Callable[[Session], None] | None = None,
     ) -> None:
         """Make a session; its kernel starts when it is first needed.
+
+        Args:
+            on_end: Called once, when the session has ended.
 
         Raises:
             ConfigError: A role is unknown, or the id cannot be the name of a folder.
@@ -107,7 +108,10 @@ class Session:
         self._config = config
         self._cancellation = Cancellation()
         self._turn = threading.Lock()
+        self._turn_holder = 0
         self._is_stopped = False
+        self._has_ended = threading.Lock()
+        self._on_end = on_end
         self._executor = CodeExecutor(
             parts.environment,
             session_id,
@@ -150,7 +154,7 @@ class Session:
                 cannot be copied.
         """
         with self._busy(), self.emitter.handle_events_ctx(event_handler):
-            names = [self._add_file(file) for file in files or ()]
+            names = [copy_into(self.cwd, file) for file in files or ()]
             parts = [*self.context_blocks, message]
             self.context_blocks.clear()
             if names:
@@ -207,17 +211,19 @@ class Session:
         self._executor.update_session_var(dict(variables))
 
     def stop(self) -> None:
-        """End the session and everything it started; its folder stays."""
-        if self._is_stopped:
-            return
+        """End the session and everything it started; its folder stays.
+
+        Inside the call of a handler, or in a role, this returns at once, and the session
+        ends with the round that is under way.
+        """
         self._is_stopped = True
         self._cancellation.request(kill=True)
+        if self._turn_holder == threading.get_ident() or self.emitter.is_calling_here:
+            self._end_if_free()
+            return
         has_turn = self._turn.acquire(timeout=STOP_SECONDS)
         try:
-            for role in self._roles.values():
-                role.close()
-            self._executor.close()
-            self._emit(SessionEventType.session_end, "Session ended")
+            self._end()
         finally:
             if has_turn:
                 self._turn.release()
@@ -255,6 +261,11 @@ class Session:
             if role is None:
                 raise SessionError(f"{post.send_from} wrote to {post.send_to!r}, who is not here.")
             post = role.reply(self.memory)
+            if not isinstance(post, Post):  # a role may be anybody's
+                raise SessionError(
+                    f"{role.alias} returned {type(post).__name__} in place of a post. A role's"
+                    " reply returns what `post.end()` gives."
+                )
             chat_round.add_post(post)
             _logger.info("%s wrote to %s", post.send_from, post.send_to)
             if post.send_to == USER:
@@ -287,17 +298,49 @@ class Session:
     @contextmanager
     def _busy(self) -> Iterator[None]:
         """Keep everybody else out for the length of a round."""
-        if self._is_stopped:
-            raise SessionError(f"Session {self.session_id!r} has been stopped. Start another one.")
         if not self._turn.acquire(blocking=False):
             raise SessionError(
                 f"Session {self.session_id!r} is busy. Wait for the round to end, or interrupt it."
             )
+        self._turn_holder = threading.get_ident()
         try:
             with self._cancellation.active():
+                if self._is_stopped:  # asked only now: from here on `stop` reaches the round
+                    raise SessionError(
+                        f"Session {self.session_id!r} has been stopped. Start another one."
+                    )
                 yield
         finally:
+            self._turn_holder = 0
             self._turn.release()
+            if self._is_stopped:
+                self._end_if_free()
+
+    def _end_if_free(self) -> None:
+        if self._turn.acquire(blocking=False):
+            try:
+                self._end()
+            finally:
+                self._turn.release()
+
+    def _end(self) -> None:
+        """Let go of everything, once."""
+        if not self._has_ended.acquire(blocking=False):
+            return
+        try:
+            for role in self._roles.values():
+                self._close(role)
+            self._executor.close()
+            self._emit(SessionEventType.session_end, "Session ended")
+        finally:
+            if self._on_end is not None:
+                self._on_end(self)
+
+    def _close(self, role: Role) -> None:
+        try:
+            role.close()
+        except Exception:  # it is somebody else's, and the others are still to be closed
+            _logger.exception("The role %s could not be closed", role.alias)
 
     @contextmanager
     def _telling(self, chat_round: Round, *, raises: bool = False) -> Iterator[None]:
@@ -329,29 +372,6 @@ class Session:
             path.write_text(text, encoding="utf-8", errors="replace")
         except OSError as error:
             _logger.warning("Round %s cannot be kept in %s: %s", chat_round.id, path, error)
-
-    def _add_file(self, file: SessionFile) -> str:
-        """Copy a file into the working directory, and return its name there."""
-        given: Mapping[str, Any] = file if isinstance(file, Mapping) else {"path": file}
-        source = given.get("path")
-        name = Path(str(given.get("name") or source or "")).name
-        if not name or name in (".", ".."):
-            raise SessionError(f"A file needs a name: {given.get('name')!r} is none.")
-        # Code may have put a link where the file shall be: it is replaced, never followed.
-        temporary = self.cwd / f".{secrets.token_hex(8)}.part"
-        try:
-            with temporary.open("xb") as target:
-                if source is not None:
-                    with Path(source).open("rb") as opened:
-                        shutil.copyfileobj(opened, target)
-                else:
-                    content = given.get("content") or b""
-                    target.write(content.encode() if isinstance(content, str) else content)
-            os.replace(temporary, self.cwd / name)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise SessionError(f"The file {name!r} cannot be copied: {error}") from error
-        return name
 
     def _emit(self, kind: SessionEventType, message: str) -> None:
         self.emitter.emit(TaskWeaverEvent(EventScope.session, kind, None, None, message))
