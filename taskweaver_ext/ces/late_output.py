@@ -43,6 +43,7 @@ class LateOutputs:
         self._bytes_left = max_bytes
         self._waiting: queue.Queue[LateOutput | None] = queue.Queue(_MAX_WAITING)
         self._thread: threading.Thread | None = None
+        self._is_abandoned = False
 
     def take(self, execution_id: ExecutionId, stream: StreamName, data: bytes) -> None:
         """Record a piece and queue it for the handler."""
@@ -63,8 +64,11 @@ class LateOutputs:
             _log.warning("the handler of late output is too slow; see %s", self._folder)
 
     def close(self) -> None:
-        """Let the handler finish what is queued and end its thread."""
+        """Let the handler finish what is queued and end its thread; inside its call, at once."""
         if self._thread is None:
+            return
+        if self._thread is threading.current_thread():
+            self._is_abandoned = True
             return
         with contextlib.suppress(queue.Full):  # its handler does not return
             self._waiting.put(None, timeout=_CLOSE_SECONDS)
@@ -85,7 +89,7 @@ class LateOutputs:
 
     def _call_handler(self) -> None:
         assert self._handler is not None
-        while (event := self._waiting.get()) is not None:
+        while not self._is_abandoned and (event := self._waiting.get()) is not None:
             try:
                 self._handler(event)
             except Exception:  # noqa: BLE001 - a handler's failure is not ours
