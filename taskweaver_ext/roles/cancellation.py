@@ -38,14 +38,14 @@ class Cancellation:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Let wishes count for the length of a block; those from before it do not."""
+        """Let wishes count for the length of a block, and no longer."""
         with self._lock:
             self._is_active, self._is_requested = True, False
         try:
             yield
         finally:
             with self._lock:
-                self._is_active = False
+                self._is_active = self._is_requested = False
 
     def request(self, *, kill: bool = False) -> bool:
         """Stop whatever is running; return whether there was anything."""

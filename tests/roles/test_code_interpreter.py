@@ -12,7 +12,8 @@ from taskweaver_ext.approval import Approval, ApprovalAnswer, ApprovalRequest
 from taskweaver_ext.config import ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Round
 from taskweaver_ext.llm.scripted import ScriptedModel, ScriptEntry
-from tests.support.conversations import Listener, answer, attached, code, plan
+from tests.support.conversations import Background, Listener, answer, attached, code, plan
+from tests.support.executions import wait_until
 
 DECISION = {
     "action": "call_tool",
@@ -288,6 +289,39 @@ def test_plugins_are_listed_loaded_and_heard_live(tmp_path: Path) -> None:
     assert "broken" not in told(model, 1)
     assert listener.output() == "begun\n[info] steps: half way\n'5kg'\n"
     assert listener.output("stderr") == "[error] Plugin-steps: too heavy\n"
+
+
+def test_an_interrupt_stops_a_plugin_that_never_ends_to_load(tmp_path: Path) -> None:
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    gate = tmp_path / "gate"
+    for name in ("first", "second"):
+        (folder / f"{name}.yaml").write_text(f"name: {name}\ndescription: Takes its time.\n")
+        (folder / f"{name}.py").write_text(
+            "import pathlib, time\n"
+            f"while {name == 'second'} and not pathlib.Path({str(gate)!r}).exists():\n"
+            f"    pathlib.Path({str(gate)!r} + '.loading').touch()\n"
+            "    time.sleep(0.01)\n"
+            "from taskweaver.plugin import Plugin, register_plugin\n"
+            "@register_plugin\n"
+            "class Slow(Plugin):\n"
+            "    def __call__(self):\n"
+            f"        return {name!r}\n"
+        )
+    listener = Listener()
+    model = ScriptedModel([plan("x"), plan("x"), code("print(first(), second())"), answer("ok")])
+    with TaskWeaverApp(tmp_path, model=model) as app:
+        session = app.get_session()
+        running = Background(lambda: session.send_message("go", listener))
+        wait_until(Path(f"{gate}.loading").exists)
+        assert session.interrupt()
+        stopped = running.result()
+        gate.touch()
+        finished = session.send_message("go", listener)
+
+    assert (getattr(stopped, "state", ""), finished.state) == ("failed", "finished")
+    assert listener.errors() == ["Cancelled."]
+    assert listener.output() == "first second\n"
 
 
 def test_what_the_model_is_given_of_an_output_has_a_budget(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ class CodeExecutor:
         self._session_dir = session_dir
         self._cancellation = cancellation
         self._has_container = has_container
+        self._unloaded = list(plugins)
         self._posts: dict[ExecutionId, PostEventProxy] = {}
         self._registry = ExecutorRegistry(
             environment,
@@ -82,25 +83,27 @@ class CodeExecutor:
             on_status: Told in a few words what takes the time.
 
         Raises:
+            RoundCancelledError: The round was stopped; what is not loaded yet is loaded next time.
             KernelStartError: The kernel did not become ready.
             SessionError: The executor has been closed.
         """
         with self._lock:
             if self._is_closed:
                 raise SessionError("The session has been stopped. Start another one.")
-            if self._is_started:
-                return
-            if on_status is not None:
-                on_status("starting the kernel")
-            self._environment.start_session(
-                self._session_id,
-                self._session_dir,
-                self.cwd,
-                on_late_output=self._show_late_output,
-            )
-            self._is_started = True
-            self._registry.get("python")  # from now on `interrupt` reaches the kernel
-            self.plugins = tuple(plugin for plugin in self.plugins if self._loads(plugin))
+            if not self._is_started:
+                if on_status is not None:
+                    on_status("starting the kernel")
+                self._environment.start_session(
+                    self._session_id,
+                    self._session_dir,
+                    self.cwd,
+                    on_late_output=self._show_late_output,
+                )
+                self._is_started = True
+                self._registry.get("python")  # from now on `interrupt` reaches the kernel
+            while self._unloaded:
+                self._load(self._unloaded[0], on_status)
+                del self._unloaded[0]
 
     def recover(self) -> None:
         """Give a kernel that died too often another chance: a person has asked for more."""
@@ -195,13 +198,19 @@ class CodeExecutor:
         if post := self._posts.get(output.execution_id):
             post.emit_execution_output(output.stream, output.text, output.execution_id)
 
-    def _loads(self, plugin: PluginEntry) -> bool:
+    def _load(self, plugin: PluginEntry, on_status: Callable[[str], None] | None) -> None:
+        """Load a plugin; one that cannot be loaded is left out, with a word in the log."""
+        if on_status is not None:
+            on_status(f"loading the plugin {plugin.name}")
         try:
-            source = plugin.read_source()
-            self._environment.load_plugin(
-                self._session_id, plugin.name, source, dict(plugin.configurations)
-            )
+            with self._cancellation.stopping(self.interrupt):
+                self._environment.load_plugin(
+                    self._session_id,
+                    plugin.name,
+                    plugin.read_source(),
+                    dict(plugin.configurations),
+                )
         except PluginError as error:
+            self._cancellation.check()  # what was stopped has not failed
             _logger.warning("The plugin %r is left out: %s", plugin.name, error)
-            return False
-        return True
+            self.plugins = tuple(other for other in self.plugins if other is not plugin)
