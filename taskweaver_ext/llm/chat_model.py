@@ -28,6 +28,11 @@ class Message:
 
     role: Literal["system", "user", "assistant"]
     content: str
+    """Text that can be sent: half surrogate pairs, as in broken file names, are question marks."""
+
+    def __post_init__(self) -> None:
+        sendable = self.content.encode(errors="replace").decode()
+        object.__setattr__(self, "content", sendable)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.llm.anthropic_model import AnthropicModel
 from taskweaver_ext.llm.chat_model import ChatModel
+from taskweaver_ext.llm.endpoint import check_address
 from taskweaver_ext.llm.fetch import QWEN_CODER, default_models_folder
 from taskweaver_ext.llm.local_model import LocalModel
 from taskweaver_ext.llm.model_settings import ApiType, ModelSettings
@@ -48,7 +48,7 @@ def create_chat_model(settings: ModelSettings, *, models_folder: Path | None = N
 
 def _api_base(settings: ModelSettings) -> str:
     api_type = settings.api_type
-    api_base = settings.api_base.rstrip("/")
+    api_base = settings.api_base.strip().rstrip("/")
     if not api_base:
         if api_type not in WELL_KNOWN_ADDRESSES:
             raise ConfigError(
@@ -60,9 +60,7 @@ def _api_base(settings: ModelSettings) -> str:
                 "environment variable LLM_API_KEY."
             )
         return WELL_KNOWN_ADDRESSES[api_type]
-    address = urlsplit(api_base)
-    if address.scheme not in ("http", "https") or not address.hostname:
-        raise ConfigError("llm.api_base must be an address that begins with http:// or https://.")
+    address = check_address(api_base)
     # People give Ollama's address without the path of its OpenAI-compatible side.
     return f"{api_base}/v1" if api_type == "ollama" and not address.path else api_base
 

@@ -15,14 +15,16 @@ from taskweaver_ext.llm.chat_model import (
     TextDelta,
     ThinkingDelta,
 )
+from taskweaver_ext.llm.endpoint import Endpoint
 from taskweaver_ext.llm.http_connection import HttpConnection
 from taskweaver_ext.llm.model_settings import ModelSettings
 from taskweaver_ext.llm.reply_stream import Deliver, ReplyStream
 from taskweaver_ext.llm.request_options import Concession, RequestBody, RequestOptions
 from taskweaver_ext.llm.vendor_errors import (
-    Endpoint,
+    LONGEST_READ,
     is_bad_request,
     is_context_too_long,
+    not_a_stream,
     provider_message,
     translate,
 )
@@ -49,7 +51,7 @@ class HttpModel(abc.ABC):
         self, settings: ModelSettings, *, api_base: str, concessions: tuple[Concession, ...]
     ) -> None:
         self.settings = settings
-        self.endpoint = Endpoint(model=settings.model, address=api_base, api_key=settings.api_key)
+        self.endpoint = Endpoint.at(api_base, model=settings.model, api_key=settings.api_key)
         self.options = RequestOptions(concessions)
 
     @property
@@ -101,10 +103,11 @@ class HttpModel(abc.ABC):
 
     def http_options(self, sdk: Any, connection: HttpConnection) -> dict[str, Any]:  # noqa: ANN401
         """Return the options that every SDK's client takes."""
-        limits = self.settings.limits
+        endpoint, limits = self.endpoint, self.settings.limits
         silence = max(limits.first_token_seconds, limits.between_tokens_seconds)
         http_client = sdk.DefaultHttpxClient(
             event_hooks={"request": [connection.follow]},
+            auth=(endpoint.user, endpoint.password.reveal()) if endpoint.user else None,
             # A redirect would take the key along.
             follow_redirects=False,
             # Only a backstop: the stream's own limits come first.
@@ -138,6 +141,7 @@ class _HttpReply:
 
     def _reply(self, client: Any) -> Iterator[ModelEvent]:  # noqa: ANN401
         vendor_events, notices = self._begin(client)
+        self._check_that_it_streams(vendor_events)
         reader = self._model.event_reader(notices)
         with vendor_events:
             for event in vendor_events:
@@ -153,6 +157,20 @@ class _HttpReply:
             except Exception as error:
                 if self._connection.is_cut or not is_bad_request(error):
                     raise
-                said = provider_message(error, self._model.endpoint.api_key)
+                said = provider_message(error, self._model.endpoint)
                 if is_context_too_long(error) or not options.learn(said, body):
                     raise
+
+    def _check_that_it_streams(self, vendor_events: Any) -> None:  # noqa: ANN401
+        """Raise if the answer is a page or one object: an SDK would find no event in it."""
+        response = vendor_events.response
+        kind = response.headers.get("content-type", "")
+        is_object = "application/json" in kind and "content-length" in response.headers
+        if "text/html" not in kind and not is_object:
+            return
+        body = ""
+        for piece in response.iter_text():
+            body += piece
+            if len(body) > LONGEST_READ:
+                break
+        raise not_a_stream(response, body, self._model.endpoint)

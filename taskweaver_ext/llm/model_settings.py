@@ -97,7 +97,7 @@ class _SettingsReader:
         settings = ModelSettings(
             api_type=self._api_type,
             api_base=self._text("api_base", defaults.api_base),
-            api_key=Secret(self._text("api_key", "")),
+            api_key=self._key(),
             model=self._text("model", defaults.model),
             response_format=self._choice(
                 "response_format", get_args(ResponseFormat), defaults.response_format
@@ -135,6 +135,17 @@ class _SettingsReader:
             return value or default
         self._mistakes.append(f"{key} must be text.")
         return default
+
+    def _key(self) -> Secret:
+        """Return the key, without the line break that files and shells put after it."""
+        key = self._text("api_key", "").strip()
+        if not key.isascii() or not key.isprintable() or " " in key:
+            name, _ = self._find("api_key")
+            self._mistakes.append(
+                f"{name} holds a space, a line break or a letter that no key has, such as a curly"
+                " quotation mark. Copy it again."
+            )
+        return Secret(key)
 
     def _texts(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
         key, value = self._find(name)

@@ -8,13 +8,16 @@ attributes and class names, so that no SDK is imported to read an error.
 from __future__ import annotations
 
 import email.utils
+import html
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import urljoin
 
 from taskweaver_ext.errors import ModelError
+from taskweaver_ext.llm.endpoint import Endpoint
 from taskweaver_ext.llm.model_errors import (
     BrokenStreamError,
     ContextTooLongError,
@@ -25,10 +28,15 @@ from taskweaver_ext.llm.model_errors import (
     UnknownModelError,
     WrongKeyError,
 )
-from taskweaver_ext.llm.secret import Secret
 
 LONGEST_QUOTE = 400
 """How many characters of a provider's own message are worth showing."""
+
+LONGEST_READ = 20_000
+"""How many characters of an answer are looked at."""
+
+_PAGE = re.compile(r"\s*<(!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^>]*>([^<]+)", re.IGNORECASE)
 
 _CONTEXT_PHRASES = (
     "context_length_exceeded",
@@ -69,22 +77,6 @@ _STATUS_OF_KIND = {
 """Errors inside a stream come with a kind in place of a status."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """Whom the error is about."""
-
-    model: str
-    address: str
-    api_key: Secret
-
-    @property
-    def place(self) -> str:
-        """Return the address without user, password or query, which may hold secrets."""
-        parts = urlsplit(self.address)
-        host = parts.netloc.rpartition("@")[2]
-        return f"{parts.scheme}://{host}{parts.path}".rstrip("/") if host else "the provider"
-
-
 def translate(error: Exception, endpoint: Endpoint, *, has_begun: bool) -> ModelError:
     """Return the error of ours that says the same; raise it `from None`.
 
@@ -99,12 +91,34 @@ def translate(error: Exception, endpoint: Endpoint, *, has_begun: bool) -> Model
     return _network_failure(error, endpoint, has_begun=has_begun)
 
 
-def provider_message(error: Exception, api_key: Secret) -> str:
-    """Return what the provider itself said, on one line, shortened and without the key."""
+def provider_message(error: Exception, endpoint: Endpoint) -> str:
+    """Return what the provider itself said, on one line, shortened and without secrets."""
     said = _field(error, "message")
-    text = said if isinstance(said, str) and said else str(error)
-    text = " ".join(api_key.mask(text).split())
+    if isinstance(said, str) and said:
+        return quoted(said, endpoint)
+    body = getattr(getattr(error, "response", None), "text", "")
+    return quoted(body if isinstance(body, str) and body.strip() else str(error), endpoint)
+
+
+def quoted(text: str, endpoint: Endpoint) -> str:
+    """Return the gist of an answer, or a page's title: on one line, shortened, without secrets."""
+    text = text[:LONGEST_READ]
+    if _PAGE.match(text):
+        title = _TITLE.search(text)
+        text = f"a web page, {html.unescape(title[1]).strip()!r}" if title else "a web page"
+    text = "".join(sign if sign.isprintable() else " " for sign in endpoint.mask(text))
+    text = " ".join(text.split())
     return text if len(text) <= LONGEST_QUOTE else text[: LONGEST_QUOTE - 1] + "…"
+
+
+def not_a_stream(response: Any, body: str, endpoint: Endpoint) -> ModelError:  # noqa: ANN401
+    """Return what to raise for an answer of status 200 that is no stream of events."""
+    said = _message_in(body) or body
+    return RequestRefusedError(
+        f"{endpoint.place} answered with something else than a stream of events (HTTP"
+        f" {response.status_code}: {quoted(said, endpoint) or 'nothing'}). Check that llm.api_base"
+        " is the address of an API, and what stands in between, such as a proxy or a login page."
+    )
 
 
 def is_bad_request(error: Exception) -> bool:
@@ -119,7 +133,7 @@ def is_context_too_long(error: Exception) -> bool:
 
 
 def _refusal(error: Exception, status: int, endpoint: Endpoint) -> ModelError:
-    said = f"(HTTP {status}: {provider_message(error, endpoint.api_key)})"
+    said = f"(HTTP {status}: {provider_message(error, endpoint)})"
     place, model = endpoint.place, endpoint.model
     if status != 429 and is_context_too_long(error):
         return ContextTooLongError(
@@ -129,6 +143,11 @@ def _refusal(error: Exception, status: int, endpoint: Endpoint) -> ModelError:
     if any(phrase in _everything_said(error) for phrase in _NO_CREDIT_PHRASES):
         return RequestRefusedError(
             f"The account at {place} has no credit left {said}. Check its billing."
+        )
+    if status < 400:
+        return RequestRefusedError(
+            f"{place} sent us elsewhere, {_destination(error, endpoint)} (HTTP {status}). Keys are"
+            " not carried along: set llm.api_base to the right address, or log in to the network."
         )
     if status in (401, 403):
         return WrongKeyError(f"{place} does not accept the key {said}. Check llm.api_key.")
@@ -141,19 +160,12 @@ def _refusal(error: Exception, status: int, endpoint: Endpoint) -> ModelError:
             f"{place} is overloaded or in trouble {said}. Try again later.",
             retry_after_seconds=_retry_after_seconds(error),
         )
-    if status < 400:
-        return RequestRefusedError(
-            f"{place} sent us elsewhere {said}; keys are not carried along. "
-            "Set llm.api_base to the address it names."
-        )
     return RequestRefusedError(f"{place} refused the request {said}. Check the llm.* settings.")
 
 
 def _network_failure(error: Exception, endpoint: Endpoint, *, has_begun: bool) -> ModelError:
     names = {type(link).__name__ for link in _chain(error)}
-    reason = (
-        endpoint.api_key.mask(" ".join(str(_root(error)).split())) or type(_root(error)).__name__
-    )
+    reason = quoted(str(_root(error)), endpoint) or type(_root(error)).__name__
     if names & _NO_CONNECTION_ERRORS:
         return ModelUnreachableError(
             f"Cannot connect to {endpoint.place} ({reason}). Check the network and llm.api_base."
@@ -166,7 +178,7 @@ def _network_failure(error: Exception, endpoint: Endpoint, *, has_begun: bool) -
             "on, check that llm.api_base speaks the protocol of llm.api_type."
         )
     if has_begun or _field(error, "message"):
-        said = provider_message(error, endpoint.api_key)
+        said = provider_message(error, endpoint)
         return BrokenStreamError(f"The reply from {endpoint.place} broke off ({said}). Ask again.")
     return ModelUnreachableError(
         f"{endpoint.place} hung up before it replied ({reason}). Check the network and "
@@ -196,6 +208,26 @@ def _field(error: Exception, name: str) -> object:
     if isinstance(body, Mapping):
         return body.get(name)
     return None
+
+
+def _message_in(body: str) -> str:
+    """Return the error message in a JSON body, where all vendors place it; empty without one."""
+    try:
+        error = json.loads(body).get("error")
+        return str(error["message"] if isinstance(error, dict) else error or "")
+    except (ValueError, AttributeError, KeyError):
+        return ""
+
+
+def _destination(error: Exception, endpoint: Endpoint) -> str:
+    """Return the address that a redirect names, without what may be secret in it."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    try:
+        location = urljoin(endpoint.address, str(headers.get("location") or ""))
+        place = Endpoint.at(location, model="", api_key=endpoint.api_key).place
+    except ValueError:
+        return "to no address"
+    return f"to {quoted(place, endpoint)}"
 
 
 def _everything_said(error: Exception) -> str:

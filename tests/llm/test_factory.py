@@ -39,7 +39,7 @@ def test_ollama_is_found_with_and_without_the_path(api_base: str, place: str) ->
 
 
 def test_a_name_shows_no_password_of_the_address() -> None:
-    settings = ModelSettings(api_base="https://user:pass-word@host/v1?key=abc", model="m")
+    settings = ModelSettings(api_base="https://user:pass-word@host/v1", model="m")
 
     assert create_chat_model(settings).name == "m at https://host/v1"
 
@@ -51,6 +51,12 @@ def test_a_name_shows_no_password_of_the_address() -> None:
         (ModelSettings(api_type="anthropic"), "Set llm.api_key"),
         (ModelSettings(api_type="azure", api_key=Secret("a-key")), "Set llm.api_base"),
         (ModelSettings(api_base="localhost:8000"), "http://"),
+        (ModelSettings(api_base="http://host/v1?api-version=1"), "goes into llm.api_version"),
+        (ModelSettings(api_base="http://host/v1#top"), "end before the question mark or #"),
+        (ModelSettings(api_base="http://host/v1/chat/completions"), "before /chat/completions"),
+        (ModelSettings(api_base="http://a host/v1"), "a space or a line break"),
+        (ModelSettings(api_base="http://host:port/v1"), "is no address: Port could not"),
+        (ModelSettings(api_base="http://[::1/v1"), "is no address: Invalid IPv6"),
     ],
 )
 def test_incomplete_settings_are_refused_with_advice(settings: ModelSettings, advice: str) -> None:

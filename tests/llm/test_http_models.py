@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import logging
 import socket
@@ -293,6 +294,67 @@ def test_a_connection_that_is_not_accepted_ends_at_its_limit(protocol: Protocol)
 
         with pytest.raises(ModelUnreachableError, match="Cannot connect"):
             read_reply(model.stream(QUESTION))
+
+
+PAGE = "<!DOCTYPE html><html><head><title>Log in &amp; pay</title></head><body>b</body></html>"
+
+
+@pytest.mark.parametrize(
+    ("failure", "complaint"),
+    [
+        (HttpFailure(502, page=PAGE), "in trouble (HTTP 502: a web page, 'Log in & pay')."),
+        (HttpFailure(403, page="<html>no title"), "does not accept the key (HTTP 403: a web page)"),
+        (HttpFailure(200, page=PAGE), "else than a stream of events (HTTP 200: a web page, 'Log"),
+        (HttpFailure(200, "no such route"), "else than a stream of events (HTTP 200: no such rou"),
+        (
+            HttpFailure(301, headers={"location": "https://me:secret@login.test/sso?t=secret"}),
+            "sent us elsewhere, to https://login.test/sso (HTTP 301).",
+        ),
+        (HttpFailure(307, headers={"location": "/v2"}), "elsewhere, to http://127.0.0.1:"),
+        (HttpFailure(302, headers={"location": "http://[broken"}), "elsewhere, to no address"),
+        (HttpFailure(500, "line\nbreak \x1b[31m"), "(HTTP 500: line break [31m)"),
+    ],
+)
+def test_pages_and_redirects_are_explained_in_one_line(
+    protocol: Protocol, failure: HttpFailure, complaint: str
+) -> None:
+    message = str(failure_of(protocol, failure))
+
+    assert complaint in message
+    assert message.isprintable()
+    assert "secret" not in message
+
+
+def test_a_password_in_the_address_is_sent_and_shows_up_nowhere_else(
+    protocol: Protocol, caplog: pytest.LogCaptureFixture
+) -> None:
+    def echo(request: RecordedRequest) -> HttpFailure:
+        return HttpFailure(407, "wrong password: pass-word")
+
+    caplog.set_level(logging.DEBUG)
+    with ModelServer([echo]) as server:
+        base = server.openai_url if protocol == "openai" else server.anthropic_url
+        settings = ModelSettings(api_type=protocol, model="m", limits=PATIENT)
+        model_class = OpenAIModel if protocol == "openai" else AnthropicModel
+        model = model_class(settings, api_base=base.replace("//", "//me:pass-word@"))
+        with pytest.raises(ModelError) as caught:
+            read_reply(model.stream(QUESTION))
+
+    sent = base64.b64decode(server.requests[0].headers["authorization"].removeprefix("Basic "))
+    assert sent == b"me:pass-word"
+    assert "wrong password: ****" in str(caught.value)
+    for text in (str(caught.value), repr(model), model.name, caplog.text):
+        assert "pass-word" not in text
+
+
+def test_half_of_a_surrogate_pair_is_sent_as_a_question_mark(protocol: Protocol) -> None:
+    with ModelServer([ScriptedAnswer("fine")]) as server:
+        model = make_model(protocol, server)
+
+        reply = read_reply(model.stream([Message("user", "broken \udc80 name")]))
+
+    assert reply.text == "fine"
+    assert server.requests[0].body["messages"][0]["content"] == "broken ? name"
 
 
 def test_the_key_is_sent_and_shows_up_nowhere_else(

@@ -92,3 +92,19 @@ def test_a_model_on_this_machine_may_read_its_prompt_for_longer() -> None:
 
     assert local.limits.first_token_seconds > remote.limits.first_token_seconds
     assert told.limits.first_token_seconds == 5
+
+
+def test_a_key_loses_the_line_break_after_it() -> None:
+    settings = ModelSettings.from_mapping({"llm.api_key": " sk-abcdef\n"})
+
+    assert settings.api_key.reveal() == "sk-abcdef"
+
+
+@pytest.mark.parametrize(
+    "key", ["sk-abc\ndef", "sk-äbc", "\u201csk-abc\u201d", "sk abc", "sk-\0abc"]
+)
+def test_a_key_that_cannot_be_sent_is_refused_without_being_shown(key: str) -> None:
+    with pytest.raises(ConfigError, match=r"llm\.api_key holds a space, a line break") as caught:
+        ModelSettings.from_mapping({"llm.api_key": key})
+
+    assert "bc" not in str(caught.value)

@@ -72,13 +72,15 @@ class ScriptedAnswer:
 
 @dataclass(frozen=True)
 class HttpFailure:
-    """An answer with a status other than 200."""
+    """An answer that is no stream, whatever its status."""
 
     status: int
     message: str = "something is wrong"
     headers: dict[str, str] = field(default_factory=dict)
     fields: dict[str, Any] = field(default_factory=dict)
     """More fields of the error object: `code`, `type`, `param`."""
+    page: str = ""
+    """Sent as HTML in place of the error object."""
 
 
 @dataclass(frozen=True)
@@ -195,9 +197,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _fail(self, failure: HttpFailure) -> None:
         error = {"message": failure.message, "type": "test_error", **failure.fields}
-        body = json.dumps({"type": "error", "error": error}).encode()
+        body = failure.page.encode() or json.dumps({"type": "error", "error": error}).encode()
         self.send_response(failure.status)
-        self.send_header("content-type", "application/json")
+        self.send_header("content-type", "text/html" if failure.page else "application/json")
         self.send_header("content-length", str(len(body)))
         for name, value in failure.headers.items():
             self.send_header(name, value)
