@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "taskweaver_ext"
 ORDER = (
     "errors",
     "config",
+    "text.surrogates",
     "text.cell_row",
     "text.terminal",
     "text.truncation",

@@ -24,8 +24,14 @@ from taskweaver_ext.llm.chat_model import (
 from taskweaver_ext.llm.model_errors import ReplyCancelledError, ReplyInterruptedError
 from taskweaver_ext.roles.cancellation import RoundCancelledError
 from taskweaver_ext.roles.role import RoleContext
+from taskweaver_ext.text.surrogates import SurrogateJoiner
 
 ReplyEnd: TypeAlias = FinishReason | Literal["broken"]
+
+MAX_REPLY_CHARS = 400_000
+"""After so much, thoughts included, a reply is stopped: it would never end."""
+MAX_BLANK_CHARS = 10_000
+"""So much white space in a row is what a model writes that has lost its way."""
 
 MODEL_THINKING = {"source": "model"}
 """The extra of attachments with what a model thought before it replied: for people only."""
@@ -93,6 +99,8 @@ class ModelCaller:
                 with stream:
                     for event in stream:
                         reading.take(event)
+                        if reading.is_endless:
+                            break  # which stops the provider
             except ReplyCancelledError as error:
                 raise RoundCancelledError("Cancelled while the model was replying.") from error
             except ReplyInterruptedError as error:
@@ -124,7 +132,10 @@ class _Reading:
         self._post = post
         self._on_text = on_text
         self._pieces: list[str] = []
+        self._joiner = SurrogateJoiner()
         self._thinking_id: str | None = None
+        self._chars = 0
+        self._blank_chars = 0
         self.finished: Finished | None = None
         self.problem = ""
 
@@ -132,28 +143,35 @@ class _Reading:
     def text(self) -> str:
         return "".join(self._pieces)
 
+    @property
+    def is_endless(self) -> bool:
+        return self._chars > MAX_REPLY_CHARS or self._blank_chars > MAX_BLANK_CHARS
+
     def take(self, event: ModelEvent) -> None:
+        if isinstance(event, TextDelta | ThinkingDelta):
+            self._measure(event.text)
         match event:
             case TextDelta():
                 self._end_thinking()
                 if not self._pieces:
                     self._post.update_status("reading the model's reply")
-                self._pieces.append(event.text)
-                if self._on_text is not None:
-                    self._on_text(event.text)
+                self._add(self._joiner.feed(event.text))
             case ThinkingDelta():
-                self._think(event.text, is_end=False)
+                self._think(self._joiner.feed(event.text), is_end=False)
             case RetryScheduled():
                 self._post.update_status(
                     f"{event.reason} Asking again in {event.wait_seconds:.0f} s"
                 )
             case Finished():
                 self._end_thinking()
+                self._add(self._joiner.close())
                 self.finished = event
                 for notice in event.notices:
                     _logger.warning("The model's provider: %s", notice)
 
     def reply(self) -> ModelReply:
+        if self.is_endless:
+            return ModelReply(self.text, "length", "The reply did not end. Be much shorter.")
         if self.problem or self.finished is None:
             return ModelReply(self.text, "broken", self.problem or "The reply has no end.")
         problems: dict[FinishReason, str] = {
@@ -163,6 +181,17 @@ class _Reading:
         reason = self.finished.reason
         return ModelReply(self.text, reason, problems.get(reason, ""))
 
+    def _add(self, text: str) -> None:
+        if text:
+            self._pieces.append(text)
+            if self._on_text is not None:
+                self._on_text(text)
+
+    def _measure(self, text: str) -> None:
+        self._chars += len(text)
+        blank = len(text) - len(text.rstrip())
+        self._blank_chars = blank + (self._blank_chars if blank == len(text) else 0)
+
     def _think(self, text: str, *, is_end: bool) -> None:
         attachment = self._post.update_attachment(
             text, AttachmentType.thought, MODEL_THINKING, id=self._thinking_id, is_end=is_end
@@ -171,5 +200,5 @@ class _Reading:
 
     def _end_thinking(self) -> None:
         if self._thinking_id is not None:
-            self._think("", is_end=True)
+            self._think(self._joiner.close(), is_end=True)
             self._thinking_id = None

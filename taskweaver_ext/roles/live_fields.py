@@ -26,7 +26,7 @@ class LiveFields:
         self._post = post
         self._types = attachments
         self._message_field = message_field
-        self._shown: dict[str, str] = {}
+        self._shown: dict[str, list[str]] = {}
         self._ids: dict[str, AttachmentId] = {}
 
     def add(self, field: str, text: str) -> None:
@@ -39,13 +39,13 @@ class LiveFields:
             self._attach(field, text, is_end=False)
         else:
             return
-        self._shown[field] = self._shown.get(field, "") + text
+        self._shown.setdefault(field, []).append(text)
 
     def settle(self, fields: Mapping[str, str]) -> None:
         """Complete what is shown, now that the whole reply is known."""
         for field, attachment_type in self._types.items():
             value = fields.get(field, "")
-            shown = self._shown.get(field)
+            shown = "".join(self._shown[field]) if field in self._shown else None
             if shown is not None and not value.startswith(shown):
                 # The stream was read otherwise than the whole: the whole is right.
                 self._post.post.del_attachment([attachment_type])
@@ -57,7 +57,7 @@ class LiveFields:
             self._settle_message(fields[self._message_field])
 
     def _settle_message(self, value: str) -> None:
-        shown = self._shown.get(self._message_field, "")
+        shown = "".join(self._shown.get(self._message_field, ()))
         if not value.startswith(shown):
             self._post.post.message = ""
             shown = ""

@@ -44,8 +44,8 @@ class ReplyFieldStream:
 
     def __init__(self, fields: Collection[str]) -> None:
         self._fields = tuple(fields)
-        self._text = ""
-        self._start = 0
+        self._kept: list[str] = []
+        """From the brace on that may be where the JSON begins, until that is certain."""
         self._starts_tried = 0
         self._scanner: JsonStringScanner | None = None
         self._has_reported = False
@@ -56,28 +56,29 @@ class ReplyFieldStream:
         """Take the next piece of the reply, and return what it adds to the fields."""
         if self._is_over:
             return []
-        if not self._has_reported:
-            self._text += text  # kept only until it is clear where the JSON begins
         if self._scanner is None:
-            return self._begin()
+            return self._begin(text)
+        if not self._has_reported:
+            self._kept.append(text)
         pieces = self._scan(self._scanner, text)
-        return self._begin() if pieces is None else pieces
+        return self._begin("".join(self._kept)[1:]) if pieces is None else pieces
 
-    def _begin(self) -> list[FieldPiece]:
-        """Look for the brace at which the JSON begins, from `_start` on."""
+    def _begin(self, text: str) -> list[FieldPiece]:
+        """Look for the brace at which the JSON begins."""
         while self._starts_tried < _MAX_STARTS:
-            brace = self._text.find("{", self._start)
+            brace = text.find("{")
             if brace < 0:
                 self._scanner = None
-                self._start = len(self._text)
                 return []
-            self._start = brace + 1
+            text = text[brace:]
+            self._kept = [text]
             self._starts_tried += 1
             wrapped = (f"{WRAPPER}.{name}" for name in self._fields)
             self._scanner = JsonStringScanner(*wrapped, *self._fields)
-            pieces = self._scan(self._scanner, self._text[brace:])
+            pieces = self._scan(self._scanner, text)
             if pieces is not None:
                 return pieces
+            text = text[1:]
         self._is_over = True
         return []
 
@@ -92,7 +93,7 @@ class ReplyFieldStream:
             return []
         if found and not self._has_reported:
             self._has_reported = True
-            self._text = ""
+            self._kept.clear()
         return [self._piece(piece) for piece in found]
 
     def _piece(self, piece: JsonStringPiece) -> FieldPiece:

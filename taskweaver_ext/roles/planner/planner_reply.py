@@ -30,8 +30,8 @@ class PlannerReading:
         self._live = live
         self._parser = ChannelParser((_THINKING, _DECISION)) if reply_form == "channels" else None
         self._fields = ReplyFieldStream(FIELDS)
-        self._thinking = ""
-        self._decision = ""
+        self._thinking: list[str] = []
+        self._decision: list[str] = []
 
     def feed(self, text: str) -> None:
         """Show the next piece of the reply."""
@@ -46,20 +46,20 @@ class PlannerReading:
         if self._parser is not None:
             for event in self._parser.close():
                 self._take(event)
-        fields = parse_reply(self._decision, FIELDS)
+        fields = parse_reply("".join(self._decision), FIELDS)
         if fields is not None and self._thinking:
-            fields["plan_reasoning"] = self._thinking
+            fields["plan_reasoning"] = "".join(self._thinking)
         return fields
 
     def _take(self, event: ChannelEvent) -> None:
         if event.channel == _THINKING:
-            self._thinking += event.text
+            self._thinking.append(event.text)
             self._live.add("plan_reasoning", event.text)
         else:  # the decision, or an object without the channel around it
             self._take_json(event.text)
 
     def _take_json(self, text: str) -> None:
-        self._decision += text
+        self._decision.append(text)
         for piece in self._fields.feed(text):
             if piece.name != "plan_reasoning" or not self._thinking:
                 self._live.add(piece.name, piece.text)
