@@ -88,7 +88,7 @@ class ModelPool:
         if alias not in llm.alternatives:
             known = ", ".join(sorted(llm.alternatives)) or "none"
             raise ConfigError(f"ext_llms.llm_configs has no model {alias!r}; there are: {known}.")
-        return ModelSettings.from_mapping({**llm.settings, **llm.alternatives[alias]})
+        return ModelSettings.from_mapping(_with_alternative(llm.settings, llm.alternatives[alias]))
 
 
 class _Parts(Module):
@@ -287,6 +287,19 @@ class TaskWeaverApp:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _with_alternative(
+    settings: Mapping[str, object], alternative: Mapping[str, object]
+) -> dict[str, object]:
+    """Return the settings of another model; with another provider, no key goes along."""
+    inherited = dict(settings)
+    if alternative.keys() & {"llm.api_type", "llm.api_base"}:
+        ours = ("api_key", "api_base", "model")
+        inherited = {
+            name: value for name, value in settings.items() if name.rpartition(".")[2] not in ours
+        }
+    return {**inherited, **alternative}
 
 
 def _container_settings(image: str) -> ContainerSettings:

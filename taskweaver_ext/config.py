@@ -9,17 +9,16 @@ package's); relative ones are relative to the project's folder.
 
 from __future__ import annotations
 
-import difflib
 import json
-import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from types import MappingProxyType, NoneType, UnionType
-from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, get_type_hints
 
 from taskweaver_ext.errors import ConfigError
+from taskweaver_ext.settings_reader import SettingsReader
 
 FILE_NAME = "taskweaver_config.json"
 
@@ -51,7 +50,29 @@ _MODEL_SETTINGS = (
     " between_tokens_seconds threads"
 )
 
-_log = logging.getLogger(__name__)
+_WITHOUT_EFFECT = {
+    **dict.fromkeys(
+        ("planner.use_experience", "code_generator.use_experience"),
+        "experience is not kept; put what a role should know into its examples or its prompt",
+    ),
+    **dict.fromkeys(
+        ("planner.dynamic_example_sub_path", "code_generator.dynamic_example_sub_path"),
+        "all examples in example_base_path are used",
+    ),
+    **dict.fromkeys(
+        (
+            "llm.use_mock",
+            *(f"llm.mock.{name}" for name in ("mode", "cache_path", "playback_delay")),
+        ),
+        "replies are not recorded; for tests pass TaskWeaverApp a ScriptedModel",
+    ),
+    "code_generator.enable_auto_plugin_selection": "the model is told of all plugins",
+    "code_generator.auto_plugin_selection_topk": "the model is told of all plugins",
+    "code_generator.role_name": "a role is called as the alias in its role file says",
+    "code_interpreter.use_local_uri": "artifacts are always named by their paths",
+    "session.experience_dir": "experience is not kept",
+}
+"""What TaskWeaver has and we do not, and what to do instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +94,6 @@ class SessionConfig:
 
     roles: tuple[str, ...] = ("planner", "code_interpreter")
     max_internal_chat_round_num: int = field(default=10, metadata={"at_least": 1})
-    experience_dir: Path = Path("experience")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +106,6 @@ class RoleConfig:
     prompt_compression: bool = False
     use_example: bool = True
     example_base_path: Path = Path("examples")
-    use_experience: bool = False
-    dynamic_example_sub_path: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +119,7 @@ class PlannerConfig(RoleConfig):
 class CodeGeneratorConfig(RoleConfig):
     """The part of the code interpreter that writes code."""
 
-    role_name: str = "CodeInterpreter"
     load_plugin: bool = True
-    enable_auto_plugin_selection: bool = False
     example_base_path: Path = Path("examples/code_generator_examples")
 
 
@@ -119,7 +135,6 @@ class CodeInterpreterConfig:
     """None: all; an empty list allows none."""
     blocked_functions: tuple[str, ...] = tuple(_BLOCKED_FUNCTIONS.split())
     code_prefix: str = ""
-    use_local_uri: bool = True
     reply_form: ReplyForm = "json"
     """How the model replies: in TaskWeaver's JSON, or in channels."""
     approval: ApprovalMode = "ask"
@@ -213,12 +228,12 @@ def load(
         ConfigError: Something cannot be used; the message names every mistake.
     """
     folder = Path(app_dir).expanduser().absolute() if app_dir is not None else find_app_dir()
-    reader = _Reader(folder)
+    reader = SettingsReader(folder, {*_known_names()}, _WITHOUT_EFFECT)
     reader.add_named("given in code", overrides or {})
     reader.add_named("given as an argument", arguments or {})
     reader.add_environment(os.environ if environ is None else environ)
     reader.add_file(folder / FILE_NAME, is_needed=app_dir is not None)
-    return reader.read()
+    return _read(reader, folder)
 
 
 def find_app_dir(start: Path | None = None) -> Path:
@@ -294,196 +309,52 @@ def _is_set(variable: str) -> bool:
     return os.environ.get(variable, "").lower() not in ("", "0", "false", "no", "off")
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """A value, and where it came from for messages about it."""
+def _read(reader: SettingsReader, folder: Path) -> Config:
+    mode = reader.given("execution_service.kernel_mode")
+    is_local = mode is None or mode.value == "local"
+    defaults = {"code_interpreter": {"code_verification_on": is_local}}
+    sections: dict[str, Any] = {
+        name: reader.section(name, kind, defaults.get(name))
+        for name, kind in _section_classes().items()
+    }
+    config = Config(app_base_dir=folder, llm=_llm(reader), **sections)
+    if reader.mistakes:
+        raise ConfigError("Some settings cannot be used. " + " ".join(reader.mistakes))
+    return config
 
-    value: object
-    origin: str
 
-
-class _Reader:
-    """Collect values from their sources, strongest first, and every mistake in them."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._known = {*_known_names()}
-        self._given: dict[str, _Given] = {}
-        self._mistakes: list[str] = []
-
-    def add_named(self, origin: str, values: Mapping[str, object]) -> None:
-        """Take values by setting name; names that mean nothing get a warning each."""
-        for name, value in values.items():
-            if name not in self._known:
-                similar = difflib.get_close_matches(name, self._known, 1)
-                advice = f"; did you mean {similar[0]!r}?" if similar else ""
-                _log.warning("the setting %r (%s) is not known and ignored%s", name, origin, advice)
-            elif value is not None:
-                self._given.setdefault(name, _Given(value, origin))
-
-    def add_environment(self, environ: Mapping[str, str]) -> None:
-        """Take the variables that are named after settings."""
-        for name in sorted(self._known):
-            variable = name.upper().replace(".", "_")
-            if value := environ.get(variable):
-                self._given.setdefault(name, _Given(value, f"environment variable {variable}"))
-
-    def add_file(self, path: Path, *, is_needed: bool) -> None:
-        """Take the values of the configuration file."""
+def _llm(reader: SettingsReader) -> LlmConfig:
+    given = reader.given("ext_llms.llm_configs")
+    alternatives = {} if given is None else given.value
+    if isinstance(alternatives, str):  # from an environment variable
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            if is_needed and not path.parent.is_dir():
-                self._mistakes.append(f"There is no folder {path.parent}.")
-            return
-        except OSError as error:
-            self._mistakes.append(f"{path} cannot be read: {error.strerror}.")
-            return
-        except ValueError as error:
-            self._mistakes.append(f"{path} is not valid JSON: {error}.")
-            return
-        if isinstance(values, dict):
-            self.add_named(str(path), values)
-        else:
-            self._mistakes.append(f"{path} must hold one JSON object.")
-
-    def read(self) -> Config:
-        """Make the settings of what was given; raises ConfigError."""
-        sections: dict[str, Any] = {
-            name: self._section(name, kind)
-            for name, kind in _section_classes().items()
-            if kind is not LlmConfig
-        }
-        config = Config(app_base_dir=self._folder, llm=self._llm(), **sections)
-        if self._mistakes:
-            raise ConfigError("Some settings cannot be used. " + " ".join(self._mistakes))
-        return config
-
-    def _section(self, name: str, kind: type[Any]) -> object:
-        hints = get_type_hints(kind)
-        values: dict[str, Any] = {}
-        for entry in fields(kind):
-            setting = f"{name}.{entry.name}"
-            given = self._given.get(setting)
-            if given is None:
-                values[entry.name] = self._default(setting, entry.default)
-                continue
-            try:
-                values[entry.name] = self._parse(hints[entry.name], given.value)
-                least = entry.metadata.get("at_least")
-                if least is not None and values[entry.name] < least:
-                    raise ValueError(f"at least {least}")
-            except ValueError as expected:
-                self._mistakes.append(
-                    f"{setting} is {given.value!r} ({given.origin}); it must be {expected}."
-                )
-        return kind(**values)
-
-    def _default(self, setting: str, default: object) -> object:
-        if setting == "code_interpreter.code_verification_on":
-            mode = self._given.get("execution_service.kernel_mode")
-            return mode is None or mode.value == "local"
-        return self._folder / default if isinstance(default, Path) else default
-
-    def _llm(self) -> LlmConfig:
-        settings = {
-            name: given.value
-            for name, given in self._given.items()
-            if name.startswith("llm.") and given.value != ""
-        }
-        given = self._given.get("ext_llms.llm_configs", _Given({}, ""))
-        alternatives = given.value
-        if isinstance(alternatives, str):  # from an environment variable
-            try:
-                alternatives = json.loads(alternatives)
-            except ValueError:
-                alternatives = None
-        if not isinstance(alternatives, dict) or not all(
-            isinstance(values, dict) for values in alternatives.values()
-        ):
-            self._mistakes.append(
-                f"ext_llms.llm_configs ({given.origin}) must be an object of objects, by alias."
-            )
-            alternatives = {}
-        return LlmConfig(
-            settings=MappingProxyType(settings),
-            alternatives=MappingProxyType(alternatives),
+            alternatives = json.loads(alternatives)
+        except ValueError:
+            alternatives = None
+    if not isinstance(alternatives, dict) or not all(
+        isinstance(values, dict) for values in alternatives.values()
+    ):
+        origin = given.origin if given else ""
+        reader.mistakes.append(
+            f"ext_llms.llm_configs ({origin}) must be an object of objects, by alias."
         )
-
-    def _parse(self, kind: object, value: object) -> object:
-        """Give `value` as `kind`; a ValueError says what it must be instead."""
-        if get_origin(kind) is UnionType:
-            [kind] = (part for part in get_args(kind) if part is not NoneType)
-        if kind is Path:
-            return self._path(_text(value))
-        if get_origin(kind) is Literal:
-            if value in get_args(kind):
-                return value
-            raise ValueError(", ".join(get_args(kind)[:-1]) + f" or {get_args(kind)[-1]}")
-        return _PARSERS[kind](value)
-
-    def _path(self, text: str) -> Path:
-        text = text.replace("${AppBaseDir}", str(self._folder))
-        text = text.replace("${ModuleBaseDir}", str(Path(__file__).parent))
-        return self._folder / Path(text).expanduser()
+        alternatives = {}
+    return LlmConfig(
+        settings=MappingProxyType(reader.given_below("llm.")),
+        alternatives=MappingProxyType(alternatives),
+    )
 
 
 def _section_classes() -> dict[str, type[Any]]:
     hints = get_type_hints(Config)
-    return {entry.name: hints[entry.name] for entry in fields(Config) if hints[entry.name] != Path}
+    kinds = {entry.name: hints[entry.name] for entry in fields(Config)}
+    return {name: kind for name, kind in kinds.items() if kind not in (Path, LlmConfig)}
 
 
 def _known_names() -> Iterator[str]:
     for section, kind in _section_classes().items():
-        if kind is not LlmConfig:
-            yield from (f"{section}.{entry.name}" for entry in fields(kind))
-    yield from ("llm.api_type", "llm.use_mock", "ext_llms.llm_configs")
-    yield from (f"llm.mock.{name}" for name in ("mode", "cache_path", "playback_delay"))
+        yield from (f"{section}.{entry.name}" for entry in fields(kind))
+    yield from ("llm.api_type", "ext_llms.llm_configs")
     for name in _MODEL_SETTINGS.split():
         yield f"llm.{name}"
         yield from (f"llm.{provider}.{name}" for provider in _PROVIDERS.split())
-
-
-def _text(value: object) -> str:
-    if isinstance(value, str | Path):
-        return str(value)
-    raise ValueError("text")
-
-
-def _truth(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in ("true", "yes", "on", "1"):
-        return True
-    if isinstance(value, str) and value.lower() in ("false", "no", "off", "0"):
-        return False
-    raise ValueError("true or false")
-
-
-def _whole_number(value: object) -> int:
-    if isinstance(value, int | str) and not isinstance(value, bool):
-        try:
-            return int(value)
-        except ValueError:
-            pass
-    raise ValueError("a whole number")
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    """A list; in an environment variable as JSON or with commas."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value) if value.startswith("[") else value.split(",")
-        except ValueError:
-            value = None
-    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
-        return tuple(item.strip() for item in value if item.strip())
-    raise ValueError("a list of texts")
-
-
-_PARSERS: dict[object, Callable[[object], object]] = {
-    str: _text,
-    bool: _truth,
-    int: _whole_number,
-    tuple[str, ...]: _texts,
-}

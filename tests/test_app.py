@@ -17,6 +17,7 @@ from taskweaver_ext.llm.chat_model import Message
 from taskweaver_ext.llm.scripted import ScriptedModel
 from tests.support.conversations import Background, Listener, answer, attached, code, plan
 from tests.support.executions import LIMIT_SECONDS, wait_until
+from tests.support.model_server import ModelServer, ScriptedAnswer
 
 PROJECT = Path(__file__).resolve().parent.parent / "project"
 
@@ -136,6 +137,37 @@ def test_a_model_by_alias_must_exist(tmp_path: Path) -> None:
         app.get_session().send_message("hi", listener)
 
     assert "'small'" in listener.errors()[0]
+
+
+def test_each_role_may_have_a_model_of_its_own(tmp_path: Path) -> None:
+    planning = [ScriptedAnswer(plan("go")), ScriptedAnswer(answer("done"))]
+    coding = [ScriptedAnswer(code("print(prefix)"))]
+    with ModelServer(planning) as large, ModelServer(coding) as small:
+        settings: dict[str, object] = {
+            "llm.api_base": large.openai_url,
+            "llm.api_key": "key-of-large",
+            "llm.model": "large",
+            "llm.temperature": 0.5,
+            "ext_llms.llm_configs": {
+                "coder": {
+                    "llm.api_type": "openai",
+                    "llm.api_base": small.openai_url,
+                    "llm.model": "small",
+                }
+            },
+            "code_generator.llm_alias": "coder",
+            "code_interpreter.code_prefix": "prefix = 'before everything'",
+        }
+        listener = Listener()
+        with TaskWeaverApp(tmp_path, settings) as app:
+            chat_round = app.get_session().send_message("go", listener)
+
+    assert chat_round.state == "finished"
+    assert listener.output() == "before everything\n"
+    assert [request.body["model"] for request in large.requests] == ["large", "large"]
+    [request] = small.requests
+    assert (request.body["model"], request.body["temperature"]) == ("small", 0.5)
+    assert "key-of-large" not in str(request.headers)
 
 
 def test_a_session_is_found_again_by_its_id(tmp_path: Path) -> None:

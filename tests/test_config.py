@@ -187,6 +187,30 @@ def test_unknown_settings_are_ignored_with_one_warning_each(
     assert dict(loaded.llm.settings) == {"llm.model": "z"}
 
 
+def test_settings_of_taskweaver_without_an_effect_are_named_with_what_to_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_settings(
+        tmp_path,
+        {
+            "planner.use_experience": True,
+            "code_generator.use_experience": False,
+            "code_generator.enable_auto_plugin_selection": True,
+            "llm.use_mock": True,
+            "llm.mock.cache_path": "",
+        },
+    )
+
+    with caplog.at_level(logging.WARNING):
+        config.load(tmp_path, environ={})
+
+    experience, selection, mock = (record.getMessage() for record in caplog.records)
+    assert "'planner.use_experience'" in experience
+    assert "has no effect: experience is not kept; put what" in experience
+    assert "told of all plugins" in selection
+    assert "pass TaskWeaverApp a ScriptedModel" in mock
+
+
 def test_the_nearest_project_upwards_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "taskweaver_ext"
 
 ORDER = (
     "errors",
+    "settings_reader",
     "config",
     "text.surrogates",
     "text.cell_row",
