@@ -18,21 +18,39 @@ from taskweaver_ext.roles.reply_json import WRAPPER
 _logger = logging.getLogger(__name__)
 
 
-def load_prompt(path: Path, *needed: str) -> dict[str, str]:
-    """Read a prompt file: texts by name.
+def load_prompts(ours: Path, own: Path | None, needed: str) -> dict[str, str]:
+    """Return the texts of a role by name: a project's own, and ours for those it does not have.
+
+    Args:
+        needed: The text that a file of one's own must have.
 
     Raises:
-        ConfigError: It cannot be read, or lacks a text that is needed.
+        ConfigError: A file cannot be read, or lacks what it needs.
     """
+    texts = _read_texts(ours)
+    if own is None:
+        return texts
+    others = _read_texts(own)
+    if needed not in others:
+        raise ConfigError(f"The prompt file {own} has no text {needed}.")
+    return texts | others
+
+
+def _read_texts(path: Path) -> dict[str, str]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"The prompt file {path} cannot be read: {error}") from error
-    texts = content if isinstance(content, dict) else {}
-    missing = [name for name in needed if not isinstance(texts.get(name), str)]
-    if missing:
-        raise ConfigError(f"The prompt file {path} has no text {', '.join(missing)}.")
-    return {str(name): str(text) for name, text in texts.items()}
+    entries = content.items() if isinstance(content, dict) else ()
+    return {str(name): text for name, text in entries if isinstance(text, str)}
+
+
+def with_places(template: str, **places: str) -> str:
+    """Append to a prompt what it gives no place to: each `name` as the text says that has it."""
+    for name, text in places.items():
+        if "{" + name + "}" not in template:
+            template = f"{template}\n\n{text}"
+    return template
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:

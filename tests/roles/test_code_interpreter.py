@@ -288,7 +288,10 @@ def test_plugins_are_listed_loaded_and_heard_live(tmp_path: Path) -> None:
     assert "def steps(gate: str) -> None" in told(model, 1)
     assert "broken" not in told(model, 1)
     assert listener.output() == "begun\n[info] steps: half way\n'5kg'\n"
-    assert listener.output("stderr") == "[error] Plugin-steps: too heavy\n"
+    assert listener.output("stderr") == (
+        "[warning] The plugin broken is left out: ZeroDivisionError: division by zero\n"
+        "[error] Plugin-steps: too heavy\n"
+    )
 
 
 def test_an_interrupt_stops_a_plugin_that_never_ends_to_load(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.app import TaskWeaverApp
+from taskweaver_ext.config import ReplyForm
 from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.llm.scripted import ScriptedModel
 from taskweaver_ext.roles.role import find_role_class, read_role
@@ -171,3 +172,46 @@ def test_a_prompt_of_ones_own_is_used(tmp_path: Path) -> None:
     system = model.requests[0][0].content
     assert system.startswith("My words. ## CodeInterpreter")
     assert system.endswith("{unknown}")
+
+
+@pytest.mark.parametrize("reply_form", ["json", "channels"])
+def test_what_a_prompt_of_ones_own_has_no_place_for_is_added(
+    tmp_path: Path, reply_form: ReplyForm
+) -> None:
+    prompt = tmp_path / "taskweavers_prompt.yaml"
+    prompt.write_text(
+        "version: 0.1\n"
+        "content: 'My words for {ROLE_NAME}. {RESPONSE_JSON_SCHEMA}'\n"
+        "conversation_head: '{SUMMARY} {PLUGINS}'\n"
+        "requirements: [nothing]\n"
+    )
+    plugins = tmp_path / "plugins"
+    plugins.mkdir()
+    (plugins / "knit.yaml").write_text("name: knit\ndescription: Knits.\n")
+    (plugins / "knit.py").write_text(
+        "from taskweaver.plugin import register_plugin\n@register_plugin\ndef knit(): pass\n"
+    )
+    settings: dict[str, object] = {
+        "session.roles": ["code_interpreter"],
+        "code_generator.prompt_file_path": str(prompt),
+    }
+    model = ScriptedModel([code("1 + 1")])
+    with TaskWeaverApp(tmp_path, settings, model=model, reply_form=reply_form) as app:
+        app.get_session().send_message("hi")
+
+    system = model.requests[0][0].content
+    assert system.startswith("My words for CodeInterpreter. ")
+    assert "def knit()" in system
+    assert "refused before it runs: eval" in system
+    assert ("reply_content" if reply_form == "json" else "<channel:code>") in system
+
+
+def test_a_prompt_without_what_it_needs_is_refused(tmp_path: Path) -> None:
+    prompt = tmp_path / "prompt.yaml"
+    prompt.write_text("content: 7")
+    settings: dict[str, object] = {"code_generator.prompt_file_path": str(prompt)}
+    with (
+        TaskWeaverApp(tmp_path, settings, model=ScriptedModel([])) as app,
+        pytest.raises(ConfigError, match="has no text content"),
+    ):
+        app.get_session()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from taskweaver_ext.ces.environment import Environment
@@ -76,11 +76,11 @@ class CodeExecutor:
         """Whether code of a language cannot reach beyond the session's container."""
         return self._has_container and canonical_name(language) == "python"
 
-    def start(self, on_status: Callable[[str], None] | None = None) -> None:
+    def start(self, post: PostEventProxy | None = None) -> None:
         """Start the kernel with its plugins, unless it runs.
 
         Args:
-            on_status: Told in a few words what takes the time.
+            post: Shows what takes the time, and which plugins do not load.
 
         Raises:
             RoundCancelledError: The round was stopped; what is not loaded yet is loaded next time.
@@ -91,8 +91,8 @@ class CodeExecutor:
             if self._is_closed:
                 raise SessionError("The session has been stopped. Start another one.")
             if not self._is_started:
-                if on_status is not None:
-                    on_status("starting the kernel")
+                if post is not None:
+                    post.update_status("starting the kernel")
                 self._environment.start_session(
                     self._session_id,
                     self._session_dir,
@@ -102,7 +102,7 @@ class CodeExecutor:
                 self._is_started = True
                 self._registry.get("python")  # from now on `interrupt` reaches the kernel
             while self._unloaded:
-                self._load(self._unloaded[0], on_status)
+                self._load(self._unloaded[0], post)
                 del self._unloaded[0]
 
     def recover(self) -> None:
@@ -127,7 +127,7 @@ class CodeExecutor:
         execution_id = ExecutionId(post.post.id)
         self._posts[execution_id] = post
         if name == "python":
-            self.start(post.update_status)
+            self.start(post)
         with (
             LiveOutput(post, execution_id) as output,
             self._cancellation.stopping(self.interrupt),
@@ -198,10 +198,10 @@ class CodeExecutor:
         if post := self._posts.get(output.execution_id):
             post.emit_execution_output(output.stream, output.text, output.execution_id)
 
-    def _load(self, plugin: PluginEntry, on_status: Callable[[str], None] | None) -> None:
-        """Load a plugin; one that cannot be loaded is left out, with a word in the log."""
-        if on_status is not None:
-            on_status(f"loading the plugin {plugin.name}")
+    def _load(self, plugin: PluginEntry, post: PostEventProxy | None) -> None:
+        """Load a plugin; one that cannot be loaded is left out, which the post says."""
+        if post is not None:
+            post.update_status(f"loading the plugin {plugin.name}")
         try:
             with self._cancellation.stopping(self.interrupt):
                 self._environment.load_plugin(
@@ -214,3 +214,7 @@ class CodeExecutor:
             self._cancellation.check()  # what was stopped has not failed
             _logger.warning("The plugin %r is left out: %s", plugin.name, error)
             self.plugins = tuple(other for other in self.plugins if other is not plugin)
+            if post is not None:
+                reason = str(error).strip().splitlines()[-1]
+                notice = f"[warning] The plugin {plugin.name} is left out: {reason}\n"
+                post.emit_execution_output("stderr", notice)

@@ -20,7 +20,7 @@ from taskweaver_ext.roles.code_interpreter.generated import GeneratedCode, Gener
 from taskweaver_ext.roles.code_interpreter.json_form import JsonForm
 from taskweaver_ext.roles.correction import UnusableReplyError, rejected_messages
 from taskweaver_ext.roles.history import History
-from taskweaver_ext.roles.prompts import fill, load_examples, load_prompt
+from taskweaver_ext.roles.prompts import fill, load_examples, load_prompts, with_places
 from taskweaver_ext.roles.role import PLANNER, USER, Memory, RoleContext
 
 MAX_LISTED_FILES = 30
@@ -73,8 +73,8 @@ class CodeGenerator:
         self._history = History(
             self._caller, context.config.round_compressor, is_eager=settings.prompt_compression
         )
-        path = settings.prompt_file_path or Path(__file__).with_name("code_generator_prompt.yaml")
-        self._prompt = load_prompt(path, "content")
+        ours = Path(__file__).with_name("code_generator_prompt.yaml")
+        self._prompt = load_prompts(ours, settings.prompt_file_path, "content")
         examples: list[Round] = []
         if settings.use_example:
             speakers = {alias, PLANNER, USER}
@@ -84,12 +84,12 @@ class CodeGenerator:
     @property
     def advice_on_form(self) -> str:
         """What a model is told whose reply could not be read."""
-        return self._prompt.get("revise_form", "Reply again, in the form that was described.")
+        return self._prompt["revise_form"]
 
     @property
     def advice_on_code(self) -> str:
         """What a model is told whose code failed."""
-        return self._prompt.get("revise_code", "Correct the code and send all of it again.")
+        return self._prompt["revise_code"]
 
     def generate(
         self, memory: Memory, post: PostEventProxy
@@ -125,9 +125,15 @@ class CodeGenerator:
         return reply, reading
 
     def _head(self) -> list[Message]:
+        form, schema = self._prompt[self._form.prompt_name], self._form.schema()
+        template = with_places(
+            self._prompt["content"],
+            CODE_GENERATION_REQUIREMENTS="{CODE_GENERATION_REQUIREMENTS}",
+            PLUGINS="Functions that exist already, to be called and not imported:\n{PLUGINS}",
+        )
         values = {
-            "RESPONSE_FORM": self._prompt.get(self._form.prompt_name, "{RESPONSE_JSON_SCHEMA}"),
-            "RESPONSE_JSON_SCHEMA": json.dumps(self._form.schema()),
+            "RESPONSE_FORM": form,
+            "RESPONSE_JSON_SCHEMA": form if schema is None else json.dumps(schema),
             "TOOLS": ", ".join(TOOL_PREFIX + name for name in self._executor.languages),
             "ENVIRONMENT_CONTEXT": self._environment_context(),
             "CODE_GENERATION_REQUIREMENTS": self._requirements(),
@@ -135,11 +141,11 @@ class CodeGenerator:
             or "(none)",
             "ROLE_NAME": self._alias,
         }
-        system = Message("system", fill(self._prompt["content"], values))
+        system = Message("system", fill(template, values))
         if not self._examples:
             return [system]
-        start = self._prompt.get("start_of_conversation", "(The conversation begins here.)")
-        return [system, *self._examples, Message("user", start)]
+        start = Message("user", self._prompt["start_of_conversation"])
+        return [system, *self._examples, start]
 
     def _environment_context(self) -> str:
         names = sorted(list_files(self._executor.cwd).files)
@@ -154,10 +160,10 @@ class CodeGenerator:
         if settings.code_verification_on:
             if settings.allowed_modules is not None:
                 modules = ", ".join(settings.allowed_modules) or "none"
-                template = self._prompt.get("requirements_modules", "")
+                template = self._prompt["requirements_modules"]
                 lines.append(fill(template, {"MODULES": modules}))
             functions = ", ".join(settings.blocked_functions)
-            template = self._prompt.get("requirements_functions", "")
+            template = self._prompt["requirements_functions"]
             lines.append(fill(template, {"FUNCTIONS": functions}))
         return "\n".join(lines)
 

@@ -66,7 +66,7 @@ class CodeInterpreter(Role):
     def reply(self, memory: Memory) -> Post:
         """Make one attempt at the task."""
         with speaking(self) as post:
-            self._executor.start(post.update_status)
+            self._executor.start(post)
             reply, generated = self._generator.generate(memory, post)
             if isinstance(generated, UnusableReplyError):
                 advice = self._generator.advice_on_form

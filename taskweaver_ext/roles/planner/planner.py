@@ -30,7 +30,7 @@ from taskweaver_ext.roles.planner.planner_reply import (
     PlannerReading,
     written,
 )
-from taskweaver_ext.roles.prompts import fill, load_examples, load_prompt, reply_schema
+from taskweaver_ext.roles.prompts import fill, load_examples, load_prompts, reply_schema
 from taskweaver_ext.roles.role import USER, Memory, Role, RoleContext, RoleEntry
 
 MAX_CORRECTIONS = 3
@@ -72,8 +72,8 @@ class Planner(Role):
         self._history = History(
             self._caller, context.config.round_compressor, is_eager=settings.prompt_compression
         )
-        path = settings.prompt_file_path or Path(__file__).with_name("planner_prompt.yaml")
-        self._prompt = load_prompt(path, "instruction_template")
+        ours = Path(__file__).with_name("planner_prompt.yaml")
+        self._prompt = load_prompts(ours, settings.prompt_file_path, "instruction_template")
         speakers = {self.alias, USER, *(worker.alias for worker in workers)}
         examples: list[Round] = []
         if settings.use_example:
@@ -142,7 +142,7 @@ class Planner(Role):
     def _ask_again(
         self, post: PostEventProxy, reply: ModelReply, problem: str, memory: Memory
     ) -> Post:
-        reject(post, reply.text, problem, self._prompt.get("revise", "Reply again."))
+        reject(post, reply.text, problem, self._prompt["revise"])
         count = memory.corrections_of(self.alias)
         if count >= MAX_CORRECTIONS:
             raise ProtocolError(
@@ -155,7 +155,7 @@ class Planner(Role):
     def _head(self) -> list[Message]:
         intros = (f"## {worker.alias}\n{worker.intro}" for worker in self._workers)
         values = {
-            "response_form": self._prompt.get(FORM_NAMES[self._reply_form], ""),
+            "response_form": self._prompt[FORM_NAMES[self._reply_form]],
             "environment_context": f"{datetime.datetime.now():%A, %Y-%m-%d %H:%M}.",
             "worker_intro": "\n\n".join(intros),
             "response_json_schema": json.dumps(self._schema()),
@@ -163,8 +163,8 @@ class Planner(Role):
         system = Message("system", fill(self._prompt["instruction_template"], values))
         if not self._examples:
             return [system]
-        start = self._prompt.get("start_of_conversation", "(The conversation begins here.)")
-        return [system, *self._examples, Message("user", start)]
+        start = Message("user", self._prompt["start_of_conversation"])
+        return [system, *self._examples, start]
 
     def _schema(self) -> dict[str, Any]:
         properties: dict[str, Any] = {
