@@ -247,7 +247,12 @@ def find_app_dir(start: Path | None = None) -> Path:
 
 def wants_color() -> bool:
     """Whether colours may be shown on a terminal."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return not os.environ.get("NO_COLOR") and not has_simple_terminal()
+
+
+def has_simple_terminal() -> bool:
+    """Whether our terminal, should we have one, can only print lines, or nobody says what it is."""
+    return os.environ.get("TERM", "") in ("", "dumb", "unknown")
 
 
 def docker_host() -> str:

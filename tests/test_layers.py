@@ -122,9 +122,9 @@ KERNEL_RUNTIME = "ces.kernel_runtime"
 IN_EVERY_KERNEL = {"IPython", "ipykernel", "jupyter_client", "traitlets", "zmq"}
 NAME_IN_KERNELS = "taskweaver_kernel"
 
-MAY_IMPORT_LATE = {"", "cli", "llm", "app", "ces.kernel_source", KERNEL_RUNTIME}
-"""The root exports lazily, commands stay light, vendors' SDKs are optional, and only who runs
-containers or gateways pays for them."""
+MAY_IMPORT_LATE = {"", "cli", "llm", "app", "chat", "roles", "ces.kernel_source", KERNEL_RUNTIME}
+"""The root exports lazily, commands stay light, vendors' SDKs are optional, only who runs
+containers or gateways pays for them, and a prompt appears before what only answers need."""
 MAY_READ_THE_ENVIRONMENT = {"config", "ces.child_environment", KERNEL_RUNTIME}
 ENVIRONMENT_NAMES = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 

@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from pathlib import Path
 
 import click
-from rich.console import Console
 
-from taskweaver_ext import config
-from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.ces.kernels.host import EnvMode
-from taskweaver_ext.chat.console.display import Display
-from taskweaver_ext.chat.console.markdown import markdown_rows
-from taskweaver_ext.chat.console.request_runner import RequestRunner
-from taskweaver_ext.chat.console.rows import NO_LIMIT, Painter
-from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen, quiet_typing
-from taskweaver_ext.chat.console.transcript import Transcript
-from taskweaver_ext.cli.app_source import sessions_of
-from taskweaver_ext.cli.project_log import logging_to_project
-from taskweaver_ext.cli.screen import Screen
-from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.config import ApprovalMode
-
-EXIT_DONE = 0
-EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130
-
-_STDERR = 2
 
 
 @click.command(short_help="Have one request done, and exit.")
@@ -76,50 +56,6 @@ def command(
     text = sys.stdin.read() if request == ("-",) else " ".join(request)
     if not text.strip():
         raise click.UsageError("There is nothing to ask.")
-    arguments = {"execution_service.kernel_mode": kernel}
-    answers: list[str] = []
-    is_live = sys.stderr.isatty() and not Console(stderr=True).is_dumb_terminal
-    with contextlib.ExitStack() as stack:
-        app = stack.enter_context(TaskWeaverApp(project, arguments=arguments))
-        stack.enter_context(logging_to_project(app.config.logging))
-        signals = stack.enter_context(SignalWatch())
-        if is_live:
-            stack.enter_context(quiet_typing())
-        runner = _make_runner(app, answers, is_live=is_live)
-        runner.start(signals.pass_to)
-        stack.callback(runner.close)
-        runner.files += [path.absolute() for path in files]
-        runner.session.approval.mode = approve
-        chat_round = runner.ask_agent(text)
-    _show(answers)
-    if runner.was_stopped:
-        return EXIT_INTERRUPTED
-    return EXIT_DONE if chat_round.state == "finished" else EXIT_FAILED
+    from taskweaver_ext.cli.answer_request import answer_request  # `--help` does without all this
 
-
-def _make_runner(app: TaskWeaverApp, answers: list[str], *, is_live: bool) -> RequestRunner:
-    encoding = sys.stderr.encoding
-    screen = TerminalScreen(_STDERR, encoding) if is_live else PlainScreen(_STDERR, encoding)
-    transcript = Transcript(
-        *screen.size(),
-        Painter(is_live and config.wants_color()),
-        on_answer=answers.append,
-        **({} if is_live else {"rows_in_full": NO_LIMIT}),
-    )
-    return RequestRunner(
-        sessions_of(app),
-        Display(screen, transcript, has_spinner=is_live),
-        can_ask=False,
-    )
-
-
-def _show(answers: list[str]) -> None:
-    """Write the answers to standard output: drawn on a terminal, as they are into a pipe."""
-    streams = Screen()
-    for answer in answers:
-        if sys.stdout.isatty():
-            console = Console()
-            rows = markdown_rows(answer, console.width, has_color=config.wants_color())
-            answer = "\n".join(rows)
-        streams.write("stdout", f"{answer}\n")
-    streams.close()
+    return answer_request(text, project, files=files, kernel=kernel, approve=approve)

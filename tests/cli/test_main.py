@@ -63,27 +63,50 @@ def test_every_command_of_the_table_exists_and_has_help(
     assert f"Usage: taskweaver-ext {name}" in capsys.readouterr().out
 
 
-def test_help_lists_all_commands_without_importing_them() -> None:
-    code = """
+def modules_after(code: str) -> set[str]:
+    """What has been imported when some code has run in a process of its own."""
+    source = f"""
 import json, sys
 from taskweaver_ext.cli.main import main
 try:
-    main(["--help"])
+    {code}
 except SystemExit as end:
-    print(json.dumps([end.code, sorted(sys.modules)]), file=sys.stderr)
+    assert end.code == 0
+print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=60
     )
-    exit_code, loaded = json.loads(result.stderr)
+    return set(json.loads(result.stderr))
 
-    assert exit_code == 0
-    shown = " ".join(result.stdout.split())  # long lines are folded
+
+def test_help_lists_all_commands_without_importing_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("--help") == 0
+
+    shown = " ".join(capsys.readouterr().out.split())  # long lines are folded
     for name, line in cli.COMMANDS.items():
         assert f" {name} {line}" in shown
+    loaded = modules_after("main(['--help'])")
     ours = {name for name in loaded if name.startswith("taskweaver_ext.")}
     assert ours == {"taskweaver_ext.cli", "taskweaver_ext.cli.main", "taskweaver_ext.errors"}
     assert {"zmq", "jupyter_client", "importlib.metadata", "asyncio"}.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_the_help_of_a_command_costs_no_chat_and_no_model(name: str) -> None:
+    loaded = modules_after(f"main([{name!r}, '--help'])")
+
+    assert f"taskweaver_ext.cli.{name}" in loaded
+    assert not loaded & {"prompt_toolkit", "IPython", "taskweaver_ext.app"}
+
+
+def test_what_a_prompt_does_not_need_is_imported_after_it() -> None:
+    loaded = modules_after("import taskweaver_ext.cli.open_chat")
+
+    assert "prompt_toolkit" in loaded
+    assert not loaded & {"rich.markdown", "IPython", "pygments", "openai", "httpx"}
 
 
 def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import io
 
-from rich.console import Console
-from rich.markdown import Markdown
-
 from taskweaver_ext.text.terminal import strip_terminal
 
 MAX_WIDTH = 100
@@ -16,6 +13,10 @@ _MAX_CHARS = 200_000
 
 def markdown_rows(text: str, width: int, *, has_color: bool) -> list[str]:
     """Draw a Markdown text; without colours its structure is still to be seen."""
+    # A prompt need not wait for what the first answer needs.
+    from rich.console import Console
+    from rich.markdown import Markdown
+
     text = strip_terminal(text)
     if len(text) > _MAX_CHARS:  # drawing it would take longer than reading its source
         return text.split("\n")

@@ -17,8 +17,6 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import DynamicLexer, Lexer, PygmentsLexer
 from prompt_toolkit.output import ColorDepth
-from pygments.lexers.python import PythonLexer
-from pygments.lexers.shell import BashLexer
 
 from taskweaver_ext.chat.console.inbox import Question
 from taskweaver_ext.chat.console.requests import Mode, is_complete, parse_request
@@ -144,9 +142,13 @@ class Prompt:
 
     def _lexer(self) -> Lexer | None:
         request = parse_request(self._lines.default_buffer.text, self.mode)
-        if request.kind == "python":
-            return PygmentsLexer(PythonLexer)
-        return PygmentsLexer(BashLexer) if request.kind == "shell" else None
+        if request.kind not in ("python", "shell"):
+            return None
+        # Only now: the first prompt need not wait for it.
+        from pygments.lexers.python import PythonLexer
+        from pygments.lexers.shell import BashLexer
+
+        return PygmentsLexer(PythonLexer if request.kind == "python" else BashLexer)
 
     def _line_bindings(self) -> KeyBindings:
         bindings = self._question_bindings()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from taskweaver_ext.chat.console.highlighting import LineHighlighter
+from typing import TYPE_CHECKING
+
 from taskweaver_ext.chat.console.rows import CYAN, DIM, ITEM, OUTPUT, Painter, framed
 from taskweaver_ext.text.terminal import LineFolder
+
+if TYPE_CHECKING:
+    from taskweaver_ext.chat.console.highlighting import LineHighlighter
 
 LIVE_ROWS = 4
 """How much of a line that is still being written is shown."""
@@ -24,7 +28,7 @@ class TextBlock:
         self.label = label
         self._painter = painter
         self._color = color
-        self._highlighter = LineHighlighter(language) if language and painter.has_color else None
+        self._highlighter = _highlighter(language) if language and painter.has_color else None
         self._is_code = bool(language)
         self._folder = LineFolder(keep_colors=False)
         self._held: list[str] = []
@@ -99,3 +103,10 @@ class TextBlock:
             color=self._color,
             is_prose=not self._is_code,
         )
+
+
+def _highlighter(language: str) -> LineHighlighter:
+    # A prompt need not wait for what the first code needs.
+    from taskweaver_ext.chat.console.highlighting import LineHighlighter
+
+    return LineHighlighter(language)

@@ -12,8 +12,6 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from IPython.core.inputtransformer2 import TransformerManager
-
 _BUILTINS_MODULES = frozenset({"builtins", "__builtin__", "__builtins__"})
 _HARMLESS_METHODS = frozenset({"compile", "eval"})
 """Names of built-in functions that are also names of ordinary methods: `re.compile`."""
@@ -77,6 +75,9 @@ class _Inspector(ast.NodeVisitor):
         self._lines: list[str] = []
 
     def inspect(self, code: str) -> None:
+        # Only now: IPython takes longer to import than all of ours that a chat needs.
+        from IPython.core.inputtransformer2 import TransformerManager
+
         try:
             transformer = TransformerManager()  # type: ignore[no-untyped-call]  # IPython's own
             source = transformer.transform_cell(code)

@@ -1,0 +1,92 @@
+"""Opens the chat that fits: on a terminal, or through pipes."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from taskweaver_ext import config
+from taskweaver_ext.app import TaskWeaverApp
+from taskweaver_ext.chat.console.chat import ConsoleChat
+from taskweaver_ext.chat.console.chat_session import SessionSource
+from taskweaver_ext.chat.console.display import Display
+from taskweaver_ext.chat.console.piped_chat import PipedChat
+from taskweaver_ext.chat.console.plain_transcript import PlainTranscript
+from taskweaver_ext.chat.console.request_runner import RequestRunner
+from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen
+from taskweaver_ext.cli.app_source import sessions_of
+from taskweaver_ext.cli.project_log import logging_to_project
+from taskweaver_ext.cli.screen import Screen
+from taskweaver_ext.cli.signal_watch import SignalWatch
+from taskweaver_ext.cli.standard_input import StandardInput, is_terminal
+
+EXIT_INTERRUPTED = 130
+
+_STDOUT = 1
+_STDERR = 2
+_HISTORY_FILE = ".taskweaver_history"
+
+
+def open_chat(project: Path | None, kernel: str | None) -> int:
+    """Chat until the person leaves or the input ends; return the exit code."""
+    arguments = {"execution_service.kernel_mode": kernel}
+    with (
+        TaskWeaverApp(project, arguments=arguments) as app,
+        logging_to_project(app.config.logging),
+    ):
+        source = sessions_of(app)
+        if _is_interactive():
+            return _chat_on_terminal(source, app.config.app_base_dir / _HISTORY_FILE)
+        return _chat_through_pipes(source)
+
+
+def _is_interactive() -> bool:
+    """Whether a person is at a terminal that can move its cursor."""
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    return is_terminal and not config.has_simple_terminal()
+
+
+def _chat_on_terminal(source: SessionSource, history_path: Path) -> int:
+    chat = ConsoleChat(
+        source,
+        TerminalScreen(_STDOUT, sys.stdout.encoding),
+        has_color=config.wants_color(),
+        history_path=history_path,
+    )
+    with SignalWatch() as signals:
+        return chat.run(signals.pass_to)
+
+
+def _chat_through_pipes(source: SessionSource) -> int:
+    streams = Screen()
+    transcript = PlainTranscript(
+        streams.write, on_answer=lambda answer: streams.write("stdout", f"{answer}\n")
+    )
+    display = Display(PlainScreen(_STDERR, sys.stderr.encoding), transcript, has_spinner=False)
+    lines = StandardInput()
+    runner = RequestRunner(
+        source, display, can_ask=False, on_idle_signal=lambda _number: lines.cancel()
+    )
+    with contextlib.ExitStack() as stack:
+        stack.callback(streams.close)
+        stack.callback(lines.close)
+        signals = stack.enter_context(SignalWatch())
+        runner.start(signals.pass_to)
+        stack.callback(runner.close)
+        exit_code = PipedChat(runner).run(_lines_of(lines))
+        return EXIT_INTERRUPTED if signals.count else exit_code
+
+
+def _lines_of(source: StandardInput) -> Iterator[str]:
+    """Yield lines; a person at a terminal too simple for more is shown where to type."""
+    while True:
+        if is_terminal():
+            click.echo("You > ", nl=False, err=True)
+        line = source.read_line()
+        if line is None:
+            return
+        yield line
