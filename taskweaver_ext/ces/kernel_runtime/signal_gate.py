@@ -21,7 +21,10 @@ class SignalGate:
     def __init__(self) -> None:
         self._is_closed = False
         self._main_thread = threading.main_thread().ident
-        self._held_back: list[Callable[[], object]] = []
+        self._held_back: dict[int, Callable[[], object]] = {}
+        """One for each signal, as the system keeps them: the same signal twice is once."""
+        self._running: set[int] = set()
+        """Signals whose held back handlers run now; they may print, and so open the gate again."""
 
     def close(self) -> None:
         """From here on handlers wait. Only the main thread runs handlers, so others don't care."""
@@ -32,8 +35,19 @@ class SignalGate:
         """Let the handlers run that came meanwhile; what they raise is raised here."""
         if threading.get_ident() == self._main_thread:
             self._is_closed = False
-            while self._held_back:
-                self._held_back.pop(0)()
+            if self._held_back:
+                self._catch_up()
+
+    def _catch_up(self) -> None:
+        # A handler that prints comes here again. Running it within itself would go on for as
+        # long as its signal comes faster than it prints, until the stack is full.
+        while due := self._held_back.keys() - self._running:
+            number = due.pop()
+            self._running.add(number)
+            try:
+                self._held_back.pop(number)()
+            finally:
+                self._running.discard(number)
 
     def guard(self, handler: Callable[[int, Any], object]) -> Callable[[int, Any], object]:
         """Give a handler that behaves as `handler` does, but waits while the gate is closed."""
@@ -41,7 +55,7 @@ class SignalGate:
         @functools.wraps(handler, updated=())
         def guarded(number: int, frame: Any) -> object:
             if self._is_closed:
-                self._held_back.append(functools.partial(handler, number, frame))
+                self._held_back[number] = functools.partial(handler, number, frame)
                 return None
             return handler(number, frame)
 
