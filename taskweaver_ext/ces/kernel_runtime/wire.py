@@ -78,8 +78,10 @@ class FrameSender:
 
     Threads:
         `_lock` guards what is being sent and `_rest`; `_owner` is the thread that
-        holds it. A thread that is interrupted while it waits leaves the rest of
-        its frames in `_rest`; whoever sends next sends that first.
+        sends. What prints between having the one and being the other (a trace
+        function, a finaliser) may send first, hence the re-entrant lock. A thread
+        that is interrupted while it waits leaves the rest of its frames in
+        `_rest`; whoever sends next sends that first.
     """
 
     flushes_at_once = True
@@ -87,7 +89,7 @@ class FrameSender:
 
     def __init__(self, gate: SignalGate) -> None:
         self._gate = gate
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._owner = 0
         self._rest = memoryview(b"")
 
@@ -111,6 +113,7 @@ class FrameSender:
                 self._gate.close()
             try:
                 self._owner = this_thread
+                self._gate.close()  # who printed meanwhile has opened it
                 self._send_rest()
                 self._rest = memoryview(take())
                 self._send_rest()
@@ -132,7 +135,7 @@ class FrameSender:
 
     def let_go_in_child(self) -> None:
         """A forked child does not speak for its parent."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._owner = 0
         self._rest = memoryview(b"")
 
