@@ -14,7 +14,6 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Callable
 
 _FIRST_WAIT_SECONDS = 0.02
 _LONGEST_WAIT_SECONDS = 1.0
@@ -28,11 +27,14 @@ class InterruptWatch:
     Threads:
         A thread of its own waits on a pipe, whose order tells whether the last
         signal was heeded. `heeded` is called by the signal handler, on the
-        main thread, and writes one byte.
+        main thread, and writes one byte. `_lock` keeps an execution from
+        beginning while a signal for the one before it is sent again.
     """
 
-    def __init__(self, is_wanted: Callable[[], bool]) -> None:
-        self._is_wanted = is_wanted
+    def __init__(self) -> None:
+        self.execution = 0
+        """The one that may be interrupted; 0 when there is none."""
+        self._lock = threading.Lock()
         self.loop: asyncio.AbstractEventLoop | None = None
         """Waits while a cell awaits; a signal does not wake it by itself."""
         self._reader, self._writer = os.pipe()
@@ -42,6 +44,15 @@ class InterruptWatch:
             target=self._insist, name="taskweaver-interrupts", daemon=True
         )
         self._thread.start()
+
+    def begin(self, execution: int) -> None:
+        """An execution begins; signals meant for others have come by now."""
+        with self._lock:
+            self.execution = execution
+
+    def end(self) -> None:
+        """What comes from now on comes too late."""
+        self.execution = 0
 
     def heeded(self) -> None:
         """Python's handler runs: the interrupt has been noticed."""
@@ -54,19 +65,20 @@ class InterruptWatch:
         self._writer = os.open(os.devnull, os.O_WRONLY)
 
     def _insist(self) -> None:
-        is_open, wait_seconds = False, _FIRST_WAIT_SECONDS
+        is_open, wait_seconds, meant = False, _FIRST_WAIT_SECONDS, 0
         poller = select.poll()
         poller.register(self._reader, select.POLLIN)
         while True:
             if poller.poll(wait_seconds * 1000 if is_open else None):
                 was_open, is_open = is_open, self._is_still_open(is_open)
                 if not was_open:
-                    wait_seconds = _FIRST_WAIT_SECONDS
-            elif not self._is_wanted():
-                is_open = False
-            else:
-                self._send_again()
-                wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
+                    wait_seconds, meant = _FIRST_WAIT_SECONDS, self.execution
+                continue
+            with self._lock:
+                is_open = meant != 0 and meant == self.execution
+                if is_open:
+                    self._send_again()
+            wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
 
     def _is_still_open(self, is_open: bool) -> bool:
         """Whether the last signal waits to be heeded, by what the pipe says now."""

@@ -8,6 +8,7 @@ that nobody outside may see) and `connects_channels`.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -15,6 +16,7 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 if "debugpy" not in sys.modules:
@@ -27,46 +29,18 @@ if "debugpy" not in sys.modules:
 from ipykernel.displayhook import ZMQDisplayHook
 from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelapp import IPKernelApp
-from ipykernel.zmqshell import ZMQInteractiveShell
-from IPython.core.autocall import IPyAutocall
 from IPython.core.error import StdinNotImplementedError
 from IPython.core.profiledir import ProfileDir
 from jupyter_client.session import Session
 from traitlets import Type, observe
 from traitlets.config import Config
 
-from .runtime import MessageSocket, Runtime
+from .runtime import MessageSocket, Runtime, presentable
+from .shell import Shell
 from .wire import Wire
 
 _SIGNAL_CHECK_MILLISECONDS = 100
 _END_OF_INPUT = "\x04"
-
-
-class Exit(IPyAutocall):
-    """`exit` and `quit`: end the cell as `sys.exit` does, not the kernel."""
-
-    rewrite = False
-
-    def __call__(self, code: object = None) -> None:
-        """Leave the cell."""
-        raise SystemExit(code)
-
-
-class Shell(ZMQInteractiveShell):
-    """IPython's shell without what keeps every text that was ever written."""
-
-    def _tee(self, channel: str) -> Any:
-        return contextlib.nullcontext()
-
-    def showtraceback(self, *args: Any, **named: Any) -> None:
-        """As IPython does, but leaving by `sys.exit` is not an error to be explained."""
-        if not isinstance(sys.exc_info()[1], SystemExit):
-            super().showtraceback(*args, **named)
-
-    def init_user_ns(self) -> None:
-        """As IPython does, but `exit` leaves the cell only."""
-        super().init_user_ns()
-        self.user_ns["exit"] = self.user_ns["quit"] = Exit(self)
 
 
 class QuietSession(Session):
@@ -79,6 +53,18 @@ class QuietSession(Session):
         if msg_or_type == "execute_reply":
             return {"content": content}
         return super().send(stream, msg_or_type, content, *args, **more)
+
+
+def packing_any_text(pack: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """Pack messages as `pack` does, also those with half a character (a lone surrogate)."""
+
+    def pack_any(message: Any) -> bytes:
+        try:
+            return pack(message)
+        except (UnicodeError, ValueError):
+            return pack(presentable(message))
+
+    return pack_any
 
 
 class NoSubshells:
@@ -108,6 +94,15 @@ class Kernel(IPythonKernel):
             return reply
 
         return await self.runtime.execute(request, run)
+
+    @contextlib.contextmanager
+    def _cancel_on_sigint(self, future: asyncio.Future[Any]) -> Iterator[None]:
+        """Let the runtime know what a cell that awaits is waiting for."""
+        self.runtime.awaiting = future
+        try:
+            yield
+        finally:
+            self.runtime.awaiting = None
 
     async def interrupt_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
         """Interrupt the execution that is meant; a request that comes too late does nothing."""
@@ -259,6 +254,7 @@ def launch(settings: dict[str, Any]) -> None:
         config=_config(), log_level=logging.ERROR, connection_file=settings["connection_file"]
     )
     app.session = QuietSession(parent=app)
+    app.session.pack = packing_any_text(app.session.pack)
     app.runtime = Kernel.runtime = runtime
     app.connects_channels = settings.get("connects_channels", False)
     app.log.handlers = [logging.StreamHandler(log)]

@@ -54,8 +54,13 @@ class Runtime:
         self.stdout = TextStream(self.queue, STDOUT)
         self.stderr = TextStream(self.queue, STDERR)
         self._kernel_pid = os.getpid()
-        self._code_is_running = False
-        self._ended_with: BaseException | None = None
+        self.is_in_code = False
+        """Whether an interrupt raises: only code's own statements may be struck."""
+        self.awaiting: asyncio.Future[Any] | None = None
+        """The task of a cell that awaits."""
+        self._is_interrupted = False
+        self.ended_with: BaseException | None = None
+        """What the code raised."""
         self.context: plugin_api.PluginContext
         self.plugins: plugin_api.LoadedPlugins
 
@@ -63,7 +68,7 @@ class Runtime:
         """Take over streams, descriptors, signals and threads of this process."""
         self.gate.install()
         signal.signal(signal.SIGINT, self._interrupt)
-        self._interrupt_watch = InterruptWatch(lambda: self._code_is_running)
+        self._interrupt_watch = InterruptWatch()
         attribution.install()
         plugin_api.install()
         self.queue.begin(0)
@@ -84,7 +89,6 @@ class Runtime:
 
         self.context = plugin_api.PluginContext(publish, env_id=env_id, session_id=session_id)
         self.plugins = plugin_api.LoadedPlugins(self.context, shell.user_ns)
-        shell.events.register("post_run_cell", self._remember_how_it_ended)
 
     def say_hello(self, key: str) -> None:
         """Tell the client that this kernel is ready."""
@@ -97,7 +101,7 @@ class Runtime:
             return
         if os.getpid() == self._kernel_pid:
             if len(content) > _MAX_MESSAGE_BYTES:
-                content = json.dumps(_cut(json.loads(content))).encode()
+                content = json.dumps(presentable(json.loads(content))).encode()
             self.queue.say(MESSAGE, f"{message_type}\n{content.decode()}")
 
     async def execute(self, request: dict[str, Any], run: Run) -> dict[str, Any]:
@@ -108,28 +112,27 @@ class Runtime:
         try:
             reply = await self._run(ordinal, request, run)
         except BaseException as error:  # noqa: BLE001 - the client must hear an end in any case
-            self._code_is_running = False
+            self.is_in_code = False
             reply = _error_reply(error)
-        self.queue.say(ENDED, json.dumps(_cut(reply), default=str))
+        self.queue.say(ENDED, json.dumps(presentable(reply), default=str))
         return reply
 
     async def _run(self, ordinal: int, request: dict[str, Any], run: Run) -> dict[str, Any]:
         self.queue.begin(ordinal)
         self.context.begin(request)
+        self._is_interrupted = False
+        self._interrupt_watch.begin(ordinal)
         if threading.current_thread() is threading.main_thread():
             self._interrupt_watch.loop = asyncio.get_running_loop()
             signal.signal(signal.SIGINT, self._interrupt)  # whatever the last cell made of it
         processor_seconds = time.process_time()
-        # An interrupt may strike until the flag is down again, so the flag is taken
-        # down before anything is called, on both ways out.
         try:
-            self._code_is_running = True
             self.queue.say_soon(MESSAGE, _STARTED)
             reply = self._command(request) if "command" in request else await run()
-            self._code_is_running = False
         except BaseException as error:  # noqa: BLE001 - how code ends is a result
-            self._code_is_running = False
+            self.is_in_code = False
             reply = _error_reply(error)
+        self._interrupt_watch.end()
         if os.getpid() != self._kernel_pid:
             self._end_forked_child()
         self._put_back_streams()
@@ -139,8 +142,13 @@ class Runtime:
         return {**reply, "usage": _usage(time.process_time() - processor_seconds)}
 
     def is_running(self, ordinal: int) -> bool:
-        """Whether code of this execution is running."""
-        return self._code_is_running and ordinal == self.queue.latest.ordinal
+        """Whether this execution has begun and not ended."""
+        return ordinal == self._interrupt_watch.execution
+
+    def enter_code(self) -> bool:
+        """From here on an interrupt raises; False when one has come already."""
+        self.is_in_code = True
+        return not self._is_interrupted
 
     def _command(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what is asked by name instead of running code; it fails as code fails."""
@@ -151,15 +159,15 @@ class Runtime:
             "test_plugin": self.plugins.test,
             "run_script": self.plugins.run_script,
         }
+        if not self.enter_code():
+            raise KeyboardInterrupt
         commands[command](**arguments)
+        self.is_in_code = False
         return {"status": "ok"}
 
     def _take_exception(self) -> BaseException | None:
-        exception, self._ended_with = self._ended_with, None
+        exception, self.ended_with = self.ended_with, None
         return exception
-
-    def _remember_how_it_ended(self, result: Any) -> None:
-        self._ended_with = getattr(result, "error_in_exec", None)
 
     def _exit_code(self, code: object) -> int:
         """What a process would exit with; a text goes to standard error, as Python does it."""
@@ -181,8 +189,12 @@ class Runtime:
 
     def _interrupt(self, _number: int, _frame: object) -> None:
         self._interrupt_watch.heeded()
-        if self._code_is_running:
+        if not self.is_in_code:
+            self._is_interrupted = True  # too early: code does not begin; or too late
+        elif self.awaiting is None or asyncio.current_task() is self.awaiting:
             raise KeyboardInterrupt
+        else:  # raised here it would end the loop
+            self.awaiting.get_loop().call_soon_threadsafe(self.awaiting.cancel)
 
     def _in_child(self) -> None:
         self._interrupt_watch.let_go_in_child()
@@ -237,15 +249,18 @@ def message_type_of(frames: list[Any]) -> str:
     return message_type
 
 
-def _cut(value: Any) -> Any:
-    """Cut the long texts in a message that is too large to send whole."""
+def presentable(value: Any) -> Any:
+    """Give a message that can be sent: long texts cut, halves of characters written out."""
     if isinstance(value, dict):
-        return {key: _cut(part) for key, part in value.items()}
+        return {key: presentable(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [_cut(part) for part in value[:_MAX_CUT_PARTS]]
-    if isinstance(value, str) and len(value) > _MAX_CUT_CHARACTERS:
+        return [presentable(part) for part in value[:_MAX_CUT_PARTS]]
+    if isinstance(value, str):
         left_out = len(value) - _MAX_CUT_CHARACTERS
-        return f"{value[:_MAX_CUT_CHARACTERS]}\n[... {left_out:,} more characters are left out]"
+        if left_out > 0:
+            value = value[:_MAX_CUT_CHARACTERS]
+            value += f"\n[... {left_out:,} more characters are left out]"
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     return value
 
 

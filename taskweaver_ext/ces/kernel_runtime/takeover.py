@@ -20,9 +20,10 @@ from ipykernel.ipkernel import IPythonKernel
 from ipykernel.zmqshell import ZMQInteractiveShell
 from IPython.core.getipython import get_ipython
 
-from .launch import Exit, Kernel, Shell
+from .launch import Kernel, packing_any_text
 from .published import PublishedFrames
 from .runtime import NOT_FOR_THE_WIRE, MessageSocket, Runtime, message_type_of
+from .shell import Exit, Shell
 
 _OLDEST_IPYKERNEL = (6, 29)
 
@@ -79,6 +80,8 @@ def _change_classes(kernel: Any, shell: Any, runtime: Runtime) -> None:
     kernel.__class__ = Kernel
     kernel._execute_sleep = 0
     kernel.control_handlers["interrupt_request"] = kernel.interrupt_request
+    kernel.session.pack = packing_any_text(kernel.session.pack)
     shell.__class__ = Shell
+    shell.print_pages()
     shell.history_manager.enabled = False
     shell.user_ns["exit"] = shell.user_ns["quit"] = Exit(shell)

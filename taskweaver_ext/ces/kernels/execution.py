@@ -198,6 +198,8 @@ class Execution(RecordedRun):
             peak_memory_bytes=usage.get("peak_memory_bytes"), cpu_seconds=usage.get("cpu_seconds")
         )
         if reply.get("status") == "ok" or result.exit_code == 0:
+            if self._traceback:  # of something that failed beside the code, such as a callback
+                self.take_output("stderr", f"{self._traceback}\n".encode())
             self.end(ExecutionStatus.SUCCESS, None)
         elif result.exit_code is not None:
             self.end(ExecutionStatus.ERROR, f"SystemExit: {reply.get('evalue', '')}")
@@ -205,7 +207,8 @@ class Execution(RecordedRun):
             traceback = self._bounded(self._traceback) or strip_terminal(
                 "\n".join(reply.get("traceback", ()))
             )
-            self.end(ExecutionStatus.ERROR, traceback or str(reply.get("evalue", "unknown error")))
+            named = f"{reply.get('ename', 'unknown error')}: {reply.get('evalue', '')}"
+            self.end(ExecutionStatus.ERROR, traceback or named.removesuffix(": "))
 
     def end_with_death(self, death: KernelDeath, status: ExecutionStatus, error: str) -> None:
         """The kernel is gone, and the variables with it."""

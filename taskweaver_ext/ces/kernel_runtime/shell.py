@@ -1,0 +1,115 @@
+"""IPython's shell for code that nobody watches in a notebook.
+
+What a notebook shows beside a cell (help pages, tracebacks of scripts and of
+cells within the cell) becomes output where it happens; only the error that
+ends the cell is left for its result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+from types import TracebackType
+from typing import Any
+
+from ipykernel.zmqshell import ZMQInteractiveShell
+from IPython.core import page
+from IPython.core.autocall import IPyAutocall
+
+_OUR_FILES = (lambda: None).__code__.co_filename.rpartition("shell")[0]
+"""How the names of our files begin; there may be none on a disk."""
+
+
+class Exit(IPyAutocall):
+    """`exit` and `quit`: end the cell as `sys.exit` does, not the kernel."""
+
+    rewrite = False
+
+    def __call__(self, code: object = None) -> None:
+        """Leave the cell."""
+        raise SystemExit(code)
+
+
+class Shell(ZMQInteractiveShell):
+    """As IPython's, but nothing that it shows is lost, and it keeps no text that was written."""
+
+    _cell: Any = None
+    """The result of the cell that is running; a cell within it is part of it."""
+
+    def _tee(self, channel: str) -> Any:
+        return contextlib.nullcontext()
+
+    def init_user_ns(self) -> None:
+        """As IPython does, but `exit` leaves the cell only."""
+        super().init_user_ns()
+        self.user_ns["exit"] = self.user_ns["quit"] = Exit(self)
+
+    def init_hooks(self) -> None:
+        """As IPython does, but there is no pager."""
+        super().init_hooks()
+        self.print_pages()
+
+    def print_pages(self) -> None:
+        """Let help pages (`len?`) be output, as what `help(len)` says is."""
+        self.set_hook("show_in_pager", page.as_hook(_print_page), 0)
+
+    async def run_ast_nodes(self, *args: Any, **named: Any) -> Any:
+        """Run a cell's statements: the part of an execution that an interrupt may strike.
+
+        Striking IPython itself it would take with it what the cell has to show.
+        """
+        if self._cell is not None:
+            return await super().run_ast_nodes(*args, **named)
+        runtime: Any = self.kernel.runtime
+        self._cell = cell = named["result"]
+        try:
+            if not runtime.enter_code():
+                raise KeyboardInterrupt
+            has_raised = await super().run_ast_nodes(*args, **named)
+        except KeyboardInterrupt as interrupt:
+            cell.error_in_exec = interrupt
+            has_raised = True
+        finally:
+            runtime.is_in_code = False  # before anything is called: until here it may strike
+            self._cell = None
+        runtime.ended_with = cell.error_in_exec
+        return has_raised
+
+    def showtraceback(self, *args: Any, **named: Any) -> None:
+        """As IPython does, but for what it forgets (groups) and what may strike it (interrupts)."""
+        _, error, trace = sys.exc_info()
+        if self._is_the_end(error):
+            self.kernel.runtime.is_in_code = False  # the code is over
+        if isinstance(error, SystemExit):
+            return  # leaving is not an error to be explained
+        is_plain = isinstance(error, KeyboardInterrupt) or hasattr(error, "exceptions")
+        if is_plain and not args and error is not None and trace is not None:
+            self._showtraceback(type(error), error, _plain_traceback(error, trace))
+        else:
+            super().showtraceback(*args, **named)
+
+    def _showtraceback(self, etype: Any, evalue: Any, stb: Any) -> None:
+        if self._cell is None or self._is_the_end(evalue):
+            super()._showtraceback(etype, evalue, stb)
+        else:  # the cell goes on
+            sys.stderr.write("\n".join(stb) + "\n")
+
+    def _is_the_end(self, error: BaseException | None) -> bool:
+        """Whether this is what ends the cell."""
+        cell = self._cell
+        return cell is not None and (error is cell.error_in_exec or error is cell.error_before_exec)
+
+
+def _plain_traceback(error: BaseException, trace: TracebackType) -> list[str]:
+    """Python's own traceback, without IPython's frame above it and ours beneath it."""
+    explanation = traceback.TracebackException(type(error), error, trace.tb_next)
+    explanation.stack = traceback.StackSummary.from_list(
+        [frame for frame in explanation.stack if not frame.filename.startswith(_OUR_FILES)]
+    )
+    return "".join(explanation.format()).splitlines()
+
+
+def _print_page(content: Any, *_args: object, **_named: object) -> None:
+    text = content.get("text/plain", "") if isinstance(content, dict) else str(content)
+    sys.stdout.write(text.rstrip("\n") + "\n")

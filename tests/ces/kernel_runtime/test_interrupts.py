@@ -1,0 +1,104 @@
+"""An interrupt stops the code that it was meant for, and takes nothing with it."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+
+from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.results import ExecutionStatus
+from tests.support.executions import run
+
+CODES = {
+    "prints": "for _ in range(20):\n    print('line', n); n += 1",
+    "flushed prints": "for _ in range(20):\n    print('line', n, flush=True); n += 1",
+    "a value": "print('line', n); n += 1\n'value'",
+    "an error": "print('line', n); n += 1\n1 / 0",
+    "a display": "display('one'); print('line', n); n += 1\ndisplay('two')",
+    "sleeps": "import time\nfor _ in range(5):\n    print('line', n); n += 1; time.sleep(0.001)",
+    "awaits": """
+import asyncio
+for _ in range(5):
+    print('line', n); n += 1; await asyncio.sleep(0.001)""",
+    "a long await": "import asyncio\nprint('line', n); n += 1; await asyncio.sleep(1000)",
+}
+ENDS = {
+    "an error": (ExecutionStatus.ERROR, ExecutionStatus.CANCELLED),
+    "a long await": (ExecutionStatus.CANCELLED,),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_interrupts_at_random_moments_lose_no_output(environment: Environment, seed: int) -> None:
+    choose = random.Random(seed)
+    for _ in range(60):
+        name = choose.choice(list(CODES))
+        environment.execute_code("s1", "n = 0")
+        timer = threading.Timer(choose.uniform(0, 0.015), environment.interrupt, ("s1",))
+        timer.start()
+        heard = run(environment, CODES[name], timeout=30)
+        timer.join()
+        next_result = environment.execute_code("s1", "n")
+
+        ends = ENDS.get(name, (ExecutionStatus.SUCCESS, ExecutionStatus.CANCELLED))
+        assert heard.result.status in ends, (name, heard.result.error)
+        assert next_result.status is ExecutionStatus.SUCCESS, (name, next_result.error)
+        _assert_complete(heard.text(), int(next_result.output))
+        assert heard.text("stderr") == ""
+        if heard.result.status is ExecutionStatus.SUCCESS:
+            assert len(heard.result.displays) == CODES[name].count("display") + ("value" in name)
+
+
+def _assert_complete(text: str, count: int) -> None:
+    """All lines that were counted are there; the next may be there in part."""
+    counted = "".join(f"line {number}\n" for number in range(count))
+    assert text.startswith(counted)
+    assert f"line {count}\n".startswith(text.removeprefix(counted))
+
+
+def test_a_loop_in_a_cell_that_awaits_is_interrupted(environment: Environment) -> None:
+    code = "import asyncio\nx = 1\nawait asyncio.sleep(0)\nprint('go')\nwhile True: pass"
+
+    heard = run(environment, code, on_output=lambda *_: environment.interrupt("s1"), timeout=20)
+
+    assert heard.result.status is ExecutionStatus.CANCELLED
+    assert environment.execute_code("s1", "x").output == "1"
+
+
+def test_an_interrupt_that_code_handles_itself_does_not_hit_the_next(
+    environment: Environment,
+) -> None:
+    code = """
+import signal, time
+signal.signal(signal.SIGINT, lambda *_: print("mine"))
+print("go")
+until = time.monotonic() + 0.05
+while time.monotonic() < until: pass
+"""
+
+    def interrupt(_stream: str, text: str) -> None:
+        if "go" in text:
+            environment.interrupt("s1")
+
+    for _ in range(5):
+        heard = run(environment, code, on_output=interrupt)
+        after = run(environment, "time.sleep(0.06); print('untouched')")
+
+        assert "mine\n" in heard.text()
+        assert after.result.status is ExecutionStatus.SUCCESS
+        assert after.text() == "untouched\n"
+
+
+def test_where_code_interrupted_itself_is_shown_without_our_own_frames(
+    environment: Environment,
+) -> None:
+    code = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(20)"
+
+    result = environment.execute_code("s1", code, timeout=30)
+
+    assert result.status is ExecutionStatus.ERROR
+    assert (result.error or "").endswith("KeyboardInterrupt")
+    assert "<module>" in (result.error or "")
+    assert "kernel_runtime" not in (result.error or "")
