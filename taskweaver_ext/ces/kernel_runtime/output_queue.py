@@ -63,6 +63,8 @@ class OutputQueue:
         """By ordinal: the latest execution, and earlier ones that say something late."""
         self._wire = wire
         self._pipes = pipes
+        self._frames: list[bytes] = []
+        """What is being taken; not empty where that has failed."""
         self._characters = 0
         self._last_sent = 0.0
         self._due = _NEVER
@@ -145,18 +147,20 @@ class OutputQueue:
 
     def _take(self) -> bytes:
         """Empty the pipes and the queues into frames, one for each run of one stream."""
-        frames: list[bytes] = []
+        frames = self._frames
         for ordinal, kind, text in self._pipes.read():
-            _add_frame(frames, kind, ordinal, text)
+            frames += _frame(kind, ordinal, text)
         self._characters = 0
         for unsent in tuple(self._talking.values()):
             if count := len(unsent):
-                said = unsent[:count]
+                # Only then forgotten: code at the limit of recursion or memory may fail in here.
+                frames += _frames_of(unsent.ordinal, unsent[:count])
                 del unsent[:count]
-                _add_frames(frames, unsent.ordinal, said)
             if unsent is not self.latest and not unsent.is_awaited:
                 self._forget(unsent)
-        return b"".join(frames)
+        taken = b"".join(frames)
+        self._frames = []
+        return taken
 
     def _forget(self, unsent: Unsent) -> None:
         """An earlier execution has become silent; a writer that is just now at it wins."""
@@ -213,29 +217,31 @@ class OutputQueue:
         """A forked child starts with nothing to send and no thread that sends."""
         for unsent in self._talking.values():
             unsent.clear()
+        self._frames.clear()
         self._wire.let_go_in_child()
         self._pipes.let_go_in_child()
 
 
-def _add_frames(frames: list[bytes], ordinal: int, said: list[Any]) -> None:
+def _frames_of(ordinal: int, said: list[Any]) -> list[bytes]:
     try:
-        _add_frame(frames, STDOUT, ordinal, "".join(said))
+        return _frame(STDOUT, ordinal, "".join(said))
     except TypeError:  # not only standard output
-        for kind, run in itertools.groupby(said, _kind_of):
-            if kind == STDOUT:
-                _add_frame(frames, kind, ordinal, "".join(run))
-            elif kind == STDERR:
-                _add_frame(frames, kind, ordinal, "".join(text for _, text in run))
-            else:
-                for _, text in run:
-                    _add_frame(frames, kind, ordinal, text)
+        frames: list[bytes] = []
+    for kind, run in itertools.groupby(said, _kind_of):
+        if kind == STDOUT:
+            frames += _frame(kind, ordinal, "".join(run))
+        elif kind == STDERR:
+            frames += _frame(kind, ordinal, "".join(text for _, text in run))
+        else:
+            for _, text in run:
+                frames += _frame(kind, ordinal, text)
+    return frames
 
 
 def _kind_of(said: Any) -> int:
     return STDOUT if said.__class__ is str else said[0]
 
 
-def _add_frame(frames: list[bytes], kind: int, ordinal: int, text: str) -> None:
+def _frame(kind: int, ordinal: int, text: str) -> list[bytes]:
     payload = text.encode("utf-8", "backslashreplace")
-    frames.append(HEADER.pack(kind, ordinal, len(payload)))
-    frames.append(payload)
+    return [HEADER.pack(kind, ordinal, len(payload)), payload]
