@@ -9,6 +9,7 @@ same afterwards.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import resource
@@ -73,10 +74,12 @@ class Runtime:
         plugin_api.install()
         self.queue.begin(0)
         self.queue.start()
-        sys.stdout, sys.stderr = self.stdout, self.stderr
+        # Also for who means the real ones: on their own they would overtake what was printed.
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = self.stdout, self.stderr  # type: ignore[misc, assignment]
         os.register_at_fork(before=self.queue.children_may_start, after_in_child=self._in_child)
         self._settle_before(os, "_exit", lambda code: {"exit_code": code})
         self._settle_before(os, "abort", lambda: {"signal": signal.SIGABRT})
+        self._flush_before_writes()
         sys.addaudithook(self._notice)
 
     def attach(self, kernel: Any, *, env_id: str, session_id: str) -> None:
@@ -228,6 +231,18 @@ class Runtime:
             plain(*args)
 
         setattr(module, name, settled)
+
+    def _flush_before_writes(self) -> None:
+        """What is written to descriptors 1 and 2 must not overtake what was printed before."""
+        plain = os.write
+
+        @functools.wraps(plain)
+        def write(descriptor: int, data: Any, /) -> int:
+            if descriptor in (1, 2) and os.getpid() == self._kernel_pid:
+                self.queue.flush()
+            return plain(descriptor, data)
+
+        os.write = write
 
 
 class MessageSocket:

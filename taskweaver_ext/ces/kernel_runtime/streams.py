@@ -22,6 +22,8 @@ class TextStream(io.TextIOBase):
     encoding = "utf-8"
     errors = "backslashreplace"
     newlines = None
+    line_buffering = True
+    write_through = False
 
     def __init__(self, queue: OutputQueue, kind: int) -> None:
         self.name = "<stdout>" if kind == STDOUT else "<stderr>"
@@ -51,6 +53,14 @@ class TextStream(io.TextIOBase):
     def close(self) -> None:
         """Flush only: a kernel's streams stay open for the next execution."""
         self.flush()
+
+    def reconfigure(self, **_settings: object) -> None:
+        """Change nothing: any text can be written, and leaves at once."""
+        self.flush()
+
+    def detach(self) -> _ByteStream:  # type: ignore[override]
+        """Give the bytes beneath, and stay usable: there is only one standard output."""
+        return self.buffer
 
     def write_to_descriptor_from_now_on(self) -> None:
         """In a forked child the pipe is the way out, for it carries the execution's name."""
@@ -96,8 +106,12 @@ def _writer(queue: OutputQueue, kind: int) -> Callable[[str], int]:
 class _ByteStream(io.RawIOBase):
     """`sys.stdout.buffer`: bytes that become text as soon as their characters are whole."""
 
+    mode = "wb"
+
     def __init__(self, stream: TextStream) -> None:
         self._stream = stream
+        self.name = stream.name
+        self.raw = self
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
 
     def writable(self) -> bool:
@@ -105,6 +119,14 @@ class _ByteStream(io.RawIOBase):
 
     def fileno(self) -> int:
         return self._stream.fileno()
+
+    def flush(self) -> None:
+        """Send what was written."""
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Flush only: who wraps these bytes and lets go of the wrapper closes them."""
+        self.flush()
 
     def write(self, data: object) -> int:
         view = memoryview(data).cast("B")  # type: ignore[arg-type]
