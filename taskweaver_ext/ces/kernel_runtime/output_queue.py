@@ -244,4 +244,4 @@ def _kind_of(said: Any) -> int:
 
 def _frame(kind: int, ordinal: int, text: str) -> list[bytes]:
     payload = text.encode("utf-8", "backslashreplace")
-    return [HEADER.pack(kind, ordinal, len(payload)), payload]
+    return [HEADER.pack(kind, ordinal, len(payload)), payload] if payload else []
