@@ -13,6 +13,7 @@ import contextlib
 import json
 import logging
 import os
+import signal
 import sys
 import threading
 import warnings
@@ -156,6 +157,8 @@ class Kernel(IPythonKernel):
 
     def _require_input(self, function: str) -> None:
         __tracebackhide__ = True
+        if self.runtime.is_forked_child():
+            raise EOFError(f"{function} was called in a forked child, which nobody can answer")
         if not self._allow_stdin:
             raise StdinNotImplementedError(
                 f"{function} was called, but nobody is there to answer."
@@ -244,6 +247,7 @@ def launch(settings: dict[str, Any]) -> None:
     os.environ.update(settings.get("environment", {}))
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)  # interrupts go to the group: to the kernel and its children
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # who started us may block signals
     sys.argv = ["kernel"]  # not how we were started, which is nobody's business
     _limit_memory(settings.get("memory_limit_bytes"))
     log = os.fdopen(os.dup(2), "w", buffering=1)

@@ -136,13 +136,17 @@ class Runtime:
             self.is_in_code = False
             reply = _error_reply(error)
         self._interrupt_watch.end()
-        if os.getpid() != self._kernel_pid:
+        if self.is_forked_child():
             self._end_forked_child()
         self._put_back_streams()
         self.context.announce_what_was_made()
         if isinstance(ended_with := self._take_exception(), SystemExit):
             reply = {**reply, "exit_code": self._exit_code(ended_with.code)}
         return {**reply, "usage": _usage(time.process_time() - processor_seconds)}
+
+    def is_forked_child(self) -> bool:
+        """Whether code has forked, and this is not the kernel but its child."""
+        return os.getpid() != self._kernel_pid
 
     def is_running(self, ordinal: int) -> bool:
         """Whether this execution has begun and not ended."""
@@ -211,7 +215,8 @@ class Runtime:
         if isinstance(error, SystemExit):
             os._exit(self._exit_code(error.code))
         if error is not None:
-            traceback.print_exception(type(error), error, error.__traceback__, file=self.stderr)
+            trace = error.__traceback__ and error.__traceback__.tb_next  # without IPython's frame
+            traceback.print_exception(type(error), error, trace, file=self.stderr)
         os._exit(0 if error is None else 1)
 
     def _notice(self, event: str, args: tuple[Any, ...]) -> None:

@@ -77,13 +77,14 @@ class Shell(ZMQInteractiveShell):
         return has_raised
 
     def showtraceback(self, *args: Any, **named: Any) -> None:
-        """As IPython does, but for what it forgets (groups) and what may strike it (interrupts)."""
+        """As IPython does, but for what it forgets, takes seconds to explain, or is struck by."""
         _, error, trace = sys.exc_info()
         if self._is_the_end(error):
             self.kernel.runtime.is_in_code = False  # the code is over
         if isinstance(error, SystemExit):
             return  # leaving is not an error to be explained
-        is_plain = isinstance(error, KeyboardInterrupt) or hasattr(error, "exceptions")
+        is_group = hasattr(error, "exceptions")
+        is_plain = is_group or isinstance(error, (RecursionError, KeyboardInterrupt))
         if is_plain and not args and error is not None and trace is not None:
             self._showtraceback(type(error), error, _plain_traceback(error, trace))
         else:

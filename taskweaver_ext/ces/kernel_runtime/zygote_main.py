@@ -11,16 +11,20 @@ only one, nor a ZeroMQ context.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
 import os
 import random
+import resource
+import select
 import signal
 import socket
 import struct
 import sys
 import threading
+import time
 import traceback
 from typing import Any
 
@@ -56,6 +60,7 @@ class Zygote:
         for kernel in self._kernels:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(kernel, signal.SIGKILL)
+        os._exit(0)  # at once: there is nothing to tidy up, and somebody waits
 
     def _read(self) -> Any:
         header = self._read_exactly(_LENGTH.size)
@@ -103,7 +108,9 @@ def _become_kernel(request: dict[str, Any]) -> None:
     os.close(log)
     os.environ.clear()
     os.environ.update(request["environment"])
+    time.tzset()
     os.chdir(request["cwd"])
+    _inherit(request["inherited"])
     random.seed()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
@@ -111,12 +118,24 @@ def _become_kernel(request: dict[str, Any]) -> None:
     sys.modules["taskweaver_kernel.launch"].launch(request["settings"])
 
 
+def _inherit(state: dict[str, Any]) -> None:
+    """Take on what a process started by our owner now would have of it, as far as we may."""
+    os.umask(state["umask"])
+    for name, limits in state["limits"].items():
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(getattr(resource, name), tuple(limits))
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, state["niceness"])
+
+
 def main() -> None:
     """Import everything, then serve."""
     requests = socket.socket(fileno=int(sys.argv[1]))
+    _die_by_what_happens_on(requests)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in our terminal is not for kernels
     sys.path.pop(0)  # this folder, put there because it holds the script
     load_runtime_package()
+    del sys.modules["cold_start"]
     importlib.import_module("taskweaver_kernel.launch")
     for name in _NEEDED_SOON:
         with contextlib.suppress(ImportError):
@@ -128,7 +147,19 @@ def main() -> None:
             traceback.print_exc()
     gc.collect()
     gc.freeze()
+    fcntl.fcntl(requests, fcntl.F_SETFL, 0)
     Zygote(requests).serve()
+
+
+def _die_by_what_happens_on(requests: socket.socket) -> None:
+    """Let SIGIO end us: before we are ready only one thing can happen, that our owner is gone.
+
+    Importing takes a while, and a preload may take for ever.
+    """
+    fcntl.fcntl(requests, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(requests, fcntl.F_SETFL, os.O_ASYNC)
+    if select.select([requests], [], [], 0)[0]:
+        os._exit(0)  # it has happened already
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import contextlib
 import json
 import logging
 import os
+import re
+import select
 import socket
 import struct
 import subprocess
@@ -26,7 +28,12 @@ RUNTIME_FOLDER = Path(next(iter(kernel_runtime.__path__)))
 _READY_SECONDS = 60.0
 _REPLY_SECONDS = 10.0
 _LENGTH = struct.Struct("!I")
-_START_TIME_PREFIXES = ("PYTHON", "LANG", "LC_", "LD_", "DYLD_", "OMP_", "OPENBLAS_", "MKL_")
+_START_TIME_PREFIXES = (
+    *("PYTHON", "LANG", "LC_", "LD_", "DYLD_", "MALLOC_", "GLIBC_"),
+    *("OMP_", "OPENBLAS_", "MKL_", "KMP_", "BLIS_", "VECLIB_", "NUMEXPR_", "NUMBA_", "MPL"),
+)
+"""What interpreters, libraries and preloaded modules read once."""
+_INHERITED_LIMITS = ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "STACK")
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +45,20 @@ def start_time_environment(environment: Mapping[str, str]) -> frozenset[tuple[st
         for name, value in environment.items()
         if name.startswith(_START_TIME_PREFIXES)
     )
+
+
+def inherited_state() -> dict[str, Any]:
+    """What a process that we start now would have of us, and a zygote only of us at its start."""
+    import resource  # where there is no fork, there is none of these
+
+    status = Path("/proc/thread-self/status").read_text()
+    umask = re.search(r"^Umask:\s*([0-7]+)", status, re.MULTILINE)
+    names = [f"RLIMIT_{name}" for name in _INHERITED_LIMITS]
+    return {
+        "umask": int(umask[1], 8) if umask else 0o022,
+        "limits": {name: resource.getrlimit(getattr(resource, name)) for name in names},
+        "niceness": os.getpriority(os.PRIO_PROCESS, 0),
+    }
 
 
 class ZygoteError(Exception):
@@ -157,12 +178,21 @@ class Zygote:
             self._socket.close()
             self._socket = None
         if self._process is not None:
-            try:
-                self._process.wait(_REPLY_SECONDS)
-            except subprocess.TimeoutExpired:
+            if not _ends_in_time(self._process.pid):
                 self._process.kill()
-                self._process.wait()
+            self._process.wait()
             self._process = None
+
+
+def _ends_in_time(pid: int) -> bool:
+    """Wait for a process to end, without asking again and again."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        return bool(poller.poll(_REPLY_SECONDS * 1000))
+    finally:
+        os.close(descriptor)
 
 
 class Zygotes:

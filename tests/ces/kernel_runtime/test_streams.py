@@ -137,3 +137,10 @@ print("counted", count)
     missing = [n for n in range(count) if f"level {n}\n" not in text]
     assert count > 1000
     assert missing == []
+
+
+def test_nothing_is_heard_of_an_empty_text(environment: Environment) -> None:
+    heard = run(environment, "import sys; _ = sys.stdout.write(''), sys.stderr.write('')")
+
+    assert heard.pieces == []
+    assert [type(event).__name__ for event in heard.events] == ["StatusChanged", "ExecutionFinished"]
