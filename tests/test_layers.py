@@ -103,6 +103,7 @@ ORDER = (
     "streaming.subscriptions",
     "streaming.code_cleaning",
     "streaming.text_blocks",
+    "streaming.decision",
     "streaming.exec_widget",
     "plugins",
     "approval",

@@ -14,12 +14,8 @@ from hypothesis import strategies as st
 from taskweaver_ext.ces.contract import ExecutionFailure
 from taskweaver_ext.ces.results import ExecutionId
 from taskweaver_ext.session_events import CodeExecExtra
-from taskweaver_ext.streaming.exec_widget import (
-    CHANNEL_DECISION,
-    PYTHON_TOOL_ID,
-    DecisionPaths,
-    ExecWidget,
-)
+from taskweaver_ext.streaming.decision import CHANNEL_DECISION, DecisionPaths
+from taskweaver_ext.streaming.exec_widget import PYTHON_TOOL_ID, ExecWidget
 from tests.support.growth import growth
 
 DATA = Path(__file__).parents[1] / "data"

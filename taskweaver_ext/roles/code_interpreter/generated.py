@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from taskweaver_ext.ces.contract import ExecutionFailure, PromisedFile
 from taskweaver_ext.ces.results import ExecutionId
 from taskweaver_ext.event_emitter import PostEventProxy
-from taskweaver_ext.streaming.exec_widget import CHANNEL_DECISION, DecisionPaths, ExecWidget
+from taskweaver_ext.streaming.decision import CHANNEL_DECISION, DecisionPaths
+from taskweaver_ext.streaming.exec_widget import ExecWidget
 from taskweaver_ext.streaming.text_blocks import TextBlockSplitter
 
 NO_DECISION = DecisionPaths(tool_id="", program_name="", objective="", contract="", code="")
