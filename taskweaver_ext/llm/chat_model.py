@@ -75,6 +75,14 @@ class RetryScheduled:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptRead:
+    """Nothing has come yet, but the model is at work: how much of the prompt it has read."""
+
+    read_tokens: int
+    total_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The last event of a stream; nothing follows it."""
 
@@ -85,7 +93,7 @@ class Finished:
     """What was asked of the provider and could not be had, such as a response format."""
 
 
-ModelEvent: TypeAlias = TextDelta | ThinkingDelta | RetryScheduled | Finished
+ModelEvent: TypeAlias = TextDelta | ThinkingDelta | RetryScheduled | PromptRead | Finished
 
 
 class ModelStream(Protocol):
@@ -171,6 +179,6 @@ def read_reply(stream: ModelStream) -> Reply:
                     thinking.append(event.text)
                 case Finished():
                     finished = event
-                case RetryScheduled():
+                case RetryScheduled() | PromptRead():
                     pass
     return Reply("".join(text), "".join(thinking), finished)

@@ -16,7 +16,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from taskweaver_ext.llm.chat_chunks import ChunkReader
-from taskweaver_ext.llm.chat_model import JsonSchema, Message, ModelEvent, ModelStream
+from taskweaver_ext.llm.chat_model import (
+    JsonSchema,
+    Message,
+    ModelEvent,
+    ModelStream,
+    PromptRead,
+)
 from taskweaver_ext.llm.model_errors import (
     ContextTooLongError,
     ModelSetupError,
@@ -195,7 +201,8 @@ def _complete(server: Any, body: RequestBody, deliver: Deliver, context_tokens: 
         if hasattr(chunk, "error"):
             problems.append(chunk.error)
             return True
-        is_wanted = deliver(None)
+        progress = getattr(chunk, "prompt_progress", None)
+        is_wanted = deliver(PromptRead(progress.processed, progress.total) if progress else None)
         for event in reader.read(chunk):
             is_wanted = deliver(event)
         return not is_wanted

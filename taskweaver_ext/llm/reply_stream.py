@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
-from taskweaver_ext.llm.chat_model import Finished, ModelEvent, TextDelta
+from taskweaver_ext.llm.chat_model import Finished, ModelEvent, TextDelta, ThinkingDelta
 from taskweaver_ext.llm.model_errors import (
     BrokenStreamError,
     ModelTimeoutError,
@@ -206,6 +206,7 @@ class ReplyStream:
                 while len(self._pending) >= MAX_PENDING and not self._is_cancelled:
                     self._changed.wait()
                 self._pending.append(event)
-                self._has_begun = True
+                if isinstance(event, TextDelta | ThinkingDelta):
+                    self._has_begun = True
             self._changed.notify_all()
             return not self._is_cancelled

@@ -17,6 +17,7 @@ from taskweaver_ext.llm.chat_model import (
     JsonSchema,
     Message,
     ModelEvent,
+    PromptRead,
     RetryScheduled,
     TextDelta,
     ThinkingDelta,
@@ -109,9 +110,12 @@ class ModelCaller:
                 _logger.warning("The model's reply is not whole: %s", error)
                 reading.problem = f"The reply broke off: {error}"
             finally:
-                usage = reading.finished.usage if reading.finished else None
-                self._context.usage.add(usage, messages, reading.text)
-        post.update_status(self._context.usage.describe())
+                if reading.has_begun:  # what was refused has cost nothing
+                    usage = reading.finished.usage if reading.finished else None
+                    self._context.usage.add(usage, messages, reading.text)
+        usage_so_far = self._context.usage.describe()
+        post.update_status(usage_so_far)
+        _logger.info("%s replied (%s)", model.name, usage_so_far)
         return reading.reply()
 
     def _write_prompt_log(self, messages: Sequence[Message], post: PostEventProxy) -> None:
@@ -144,6 +148,10 @@ class _Reading:
         return "".join(self._pieces)
 
     @property
+    def has_begun(self) -> bool:
+        return self._chars > 0 or self.finished is not None
+
+    @property
     def is_endless(self) -> bool:
         return self._chars > MAX_REPLY_CHARS or self._blank_chars > MAX_BLANK_CHARS
 
@@ -162,6 +170,9 @@ class _Reading:
                 self._post.update_status(
                     f"{event.reason} Asking again in {event.wait_seconds:.0f} s"
                 )
+            case PromptRead():
+                percent = 100 * event.read_tokens // max(1, event.total_tokens)
+                self._post.update_status(f"the model reads what it was told: {percent} %")
             case Finished():
                 self._end_thinking()
                 self._add(self._joiner.close())

@@ -39,6 +39,15 @@ class TokenCounter:
             f"{self.session.total_tokens:,} in the session"
         )
 
+    def describe_round(self) -> str:
+        """Return the count of the round, with what was read and what was written."""
+        about = "about " if self.has_estimates else ""
+        used = self.round
+        return (
+            f"{about}{used.total_tokens:,} tokens: {used.prompt_tokens:,} read, "
+            f"{used.completion_tokens:,} written"
+        )
+
 
 def estimate_tokens(messages: Sequence[Message]) -> int:
     """Return roughly how many tokens the messages have."""

@@ -90,6 +90,7 @@ def test_the_answer_is_on_stdout_and_the_work_on_stderr(project: Path) -> None:
     ):
         assert row in done.stderr.splitlines()
     assert done.stderr.splitlines().count(" │   lucky 7") == 1
+    assert "(54 tokens: 33 read, 21 written)" in done.stderr.splitlines()
     assert "secret-key" not in done.stdout + done.stderr
 
 
@@ -117,6 +118,7 @@ def test_a_failed_task_is_exit_code_1_and_one_line_says_why(project: Path) -> No
     assert done.stdout == ""
     assert "error: " in done.stderr
     assert "Traceback" not in done.stderr
+    assert "tokens" not in done.stderr
     assert "secret-key" not in done.stderr
 
 

@@ -11,7 +11,14 @@ from typing import Literal
 
 import pytest
 
-from taskweaver_ext.llm.chat_model import ChatModel, Message, ModelEvent, TextDelta, read_reply
+from taskweaver_ext.llm.chat_model import (
+    ChatModel,
+    Message,
+    ModelEvent,
+    PromptRead,
+    TextDelta,
+    read_reply,
+)
 from taskweaver_ext.llm.factory import create_chat_model
 from taskweaver_ext.llm.local_model import LocalModel
 from taskweaver_ext.llm.model_errors import (
@@ -116,6 +123,18 @@ def test_a_local_model_streams_its_reply(local_model: LocalModel) -> None:
     assert reply.finished.reason == "length"
     assert reply.finished.usage is not None
     assert reply.finished.usage.completion_tokens == 12
+
+
+def test_a_local_model_says_how_much_it_has_read(local_model: LocalModel) -> None:
+    with local_model.stream(LONG_QUESTION, max_tokens=4) as stream:
+        events = list(stream)
+
+    read = [event for event in events if isinstance(event, PromptRead)]
+    counts = [event.read_tokens for event in read]
+    assert counts == sorted(counts)
+    assert len(counts) > 2
+    assert 0 < counts[-1] <= read[-1].total_tokens
+    assert events[: len(read)] == read
 
 
 def test_a_local_model_keeps_to_the_schema(local_model: LocalModel) -> None:
