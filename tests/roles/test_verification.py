@@ -31,6 +31,8 @@ def inspect(code: str, allowed_modules: tuple[str, ...] | None = None) -> Verdic
         "x = 5\nx?",
         "text = '!ls and %%bash'",
         "def f():\n    return 'eval'",
+        "sh = book.sheet(); sh.cell(1)",
+        "import platform; platform.system()",
     ],
 )
 def test_ordinary_code_passes(code: str) -> None:
@@ -57,6 +59,8 @@ def test_ordinary_code_passes(code: str) -> None:
         ("%run other.py", "run"),
         ("get_ipython().run_cell('x')", "run_cell"),
         ("%%mystery\nwhatever", "mystery"),
+        ("shell = get_ipython()\nshell.system('ls')", "get_ipython"),
+        ("run = get_ipython().system", "get_ipython"),
     ],
 )
 def test_what_is_blocked_is_found_however_it_is_written(code: str, named: str) -> None:
@@ -82,6 +86,12 @@ def test_what_is_blocked_is_found_however_it_is_written(code: str, named: str) -
         "import os\nos.system('ls')",
         "import subprocess as sp\nsp.run(['ls'])",
         "from subprocess import check_output as run\nrun('ls', shell=True)",
+        "from subprocess import *",
+        "import subprocess as used_in_the_next_cell",
+        "import os as o\nf = o.popen",
+        "from os import execvp",
+        "import asyncio\nawait asyncio.create_subprocess_shell('ls')",
+        "import os\nlist(map(os.system, ['ls']))",
     ],
 )
 def test_shell_in_disguise_counts_as_shell(code: str) -> None:

@@ -19,11 +19,13 @@ _BACK_DOORS = frozenset({"__builtins__", "__globals__", "__subclasses__", "__imp
 """Attributes whose only use is to get at what is blocked."""
 _DYNAMIC_IMPORTS = frozenset({"importlib.import_module", "importlib.__import__"})
 
-_SHELL_CALLS = frozenset(
-    {"os.system", "os.popen", "pty.spawn"}
-    | {f"subprocess.{name}" for name in "run call check_call check_output Popen".split()}
-    | {f"subprocess.{name}" for name in ("getoutput", "getstatusoutput")}
-    | {f"os.{name}" for name in "execl execle execlp execv execve execvp spawnl spawnv".split()}
+_SHELL_MODULES = frozenset({"subprocess", "pty", "pexpect", "sh"})
+"""Modules that are there to run programs."""
+_SHELL_FUNCTIONS = frozenset(
+    {"os.system", "os.popen", "os.posix_spawn", "os.posix_spawnp", "os.startfile"}
+    | {f"os.exec{name}" for name in "l le lp lpe v ve vp vpe".split()}
+    | {f"os.spawn{name}" for name in "l le lp lpe v ve vp vpe".split()}
+    | {f"asyncio.create_subprocess_{name}" for name in ("exec", "shell")}
 )
 _SHELL_METHODS = frozenset(
     {"system", "system_piped", "system_raw", "getoutput", "getoutput_detail"}
@@ -94,6 +96,7 @@ class _Inspector(ast.NodeVisitor):
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
             self._check_module(node, alias.name)
+            self._check_for_shell(node, alias.name)
             bound = alias.asname or alias.name.partition(".")[0]
             self._full_names[bound] = alias.name if alias.asname else bound
 
@@ -103,6 +106,7 @@ class _Inspector(ast.NodeVisitor):
             self._check_module(node, module)
         for alias in node.names:
             self._full_names[alias.asname or alias.name] = f"{module}.{alias.name}"
+            self._check_for_shell(node, f"{module}.{alias.name}")
             if module in _BUILTINS_MODULES and (alias.name in self._blocked or alias.name == "*"):
                 self._block(node, alias.name)
 
@@ -110,8 +114,11 @@ class _Inspector(ast.NodeVisitor):
         is_read = isinstance(node.ctx, ast.Load)
         if is_read and (node.id in self._blocked or (self._blocked and node.id in _BACK_DOORS)):
             self._block(node, node.id)
+        if is_read:
+            self._check_for_shell(node, self._full_name(node) or "")
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
+        self._check_for_shell(node, self._full_name(node) or "")
         owner = self._full_name(node.value) or ""
         is_blocked = node.attr in self._blocked and (
             node.attr not in _HARMLESS_METHODS or owner in _BUILTINS_MODULES
@@ -122,8 +129,8 @@ class _Inspector(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         name = self._full_name(node.func) or ""
-        if name in _SHELL_CALLS:
-            self.shell_uses.append(f"line {node.lineno}: {name}")
+        if name == "get_ipython":
+            self._refuse(node, "get_ipython() may only be used at once, not kept")
         if name in _DYNAMIC_IMPORTS and "__import__" in self._blocked:
             self._block(node, name)
         if isinstance(node.func, ast.Attribute) and _is_shell_object(node.func.value):
@@ -132,6 +139,16 @@ class _Inspector(ast.NodeVisitor):
                 self.visit(argument)
         else:
             self.generic_visit(node)
+
+    def _check_for_shell(self, node: ast.expr | ast.stmt, name: str) -> None:
+        """Take note of what runs programs; to name it is enough, since names can be passed on."""
+        root = name.partition(".")[0]
+        # A name such as `sh` is a module only where it is imported.
+        is_module = root in _SHELL_MODULES and isinstance(node, ast.stmt)
+        if is_module or root == "subprocess" or name in _SHELL_FUNCTIONS:
+            use = f"line {node.lineno}: {name}"
+            if use not in self.shell_uses:
+                self.shell_uses.append(use)
 
     def _inspect_magic(self, node: ast.Call, method: str) -> None:
         if method in _SHELL_METHODS:
