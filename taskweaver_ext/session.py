@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,9 +44,8 @@ from taskweaver_ext.session_events import (
     TaskWeaverEvent,
 )
 from taskweaver_ext.session_files import SessionFile, copy_into
+from taskweaver_ext.session_turns import SessionTurns
 
-STOP_SECONDS = 10.0
-"""How long `stop` waits for a round to notice."""
 MAX_SHARED_RESULT_CHARS = 2000
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -107,10 +105,7 @@ class Session:
         """What goes to the agent with the next message."""
         self._config = config
         self._cancellation = Cancellation()
-        self._turn = threading.Lock()
-        self._turn_holder = 0
-        self._is_stopped = False
-        self._has_ended = threading.Lock()
+        self._turns = SessionTurns(session_id, self._cancellation, self._end)
         self._on_end = on_end
         self._executor = CodeExecutor(
             parts.environment,
@@ -153,7 +148,7 @@ class Session:
             SessionError: Another round is under way, the session was stopped, or a file
                 cannot be copied.
         """
-        with self._busy(), self.emitter.handle_events_ctx(event_handler):
+        with self._turns.taken(), self.emitter.handle_events_ctx(event_handler):
             names = [copy_into(self.cwd, file) for file in files or ()]
             parts = [*self.context_blocks, message]
             self.context_blocks.clear()
@@ -185,7 +180,7 @@ class Session:
                 stopped before it began.
             KernelStartError: The kernel did not become ready.
         """
-        with self._busy(), self.emitter.handle_events_ctx(event_handler):
+        with self._turns.taken(), self.emitter.handle_events_ctx(event_handler):
             chat_round = Round.create(user_query=code)
             results: list[ExecutionResult] = []
             with self._telling(chat_round, raises=True):
@@ -216,17 +211,7 @@ class Session:
         Inside the call of a handler, or in a role, this returns at once, and the session
         ends with the round that is under way.
         """
-        self._is_stopped = True
-        self._cancellation.request(kill=True)
-        if self._turn_holder == threading.get_ident() or self.emitter.is_calling_here:
-            self._end_if_free()
-            return
-        has_turn = self._turn.acquire(timeout=STOP_SECONDS)
-        try:
-            self._end()
-        finally:
-            if has_turn:
-                self._turn.release()
+        self._turns.stop(is_called_back=self.emitter.is_calling_here)
 
     def _make_roles(self, parts: SessionParts) -> dict[str, Role]:
         """Make the roles by alias; the one that hears the user first comes first."""
@@ -295,38 +280,8 @@ class Session:
         post.end()
         return result
 
-    @contextmanager
-    def _busy(self) -> Iterator[None]:
-        """Keep everybody else out for the length of a round."""
-        if not self._turn.acquire(blocking=False):
-            raise SessionError(
-                f"Session {self.session_id!r} is busy. Wait for the round to end, or interrupt it."
-            )
-        self._turn_holder = threading.get_ident()
-        try:
-            with self._cancellation.active():
-                if self._is_stopped:  # asked only now: from here on `stop` reaches the round
-                    raise SessionError(
-                        f"Session {self.session_id!r} has been stopped. Start another one."
-                    )
-                yield
-        finally:
-            self._turn_holder = 0
-            self._turn.release()
-            if self._is_stopped:
-                self._end_if_free()
-
-    def _end_if_free(self) -> None:
-        if self._turn.acquire(blocking=False):
-            try:
-                self._end()
-            finally:
-                self._turn.release()
-
     def _end(self) -> None:
-        """Let go of everything, once."""
-        if not self._has_ended.acquire(blocking=False):
-            return
+        """Let go of everything."""
         try:
             for role in self._roles.values():
                 self._close(role)

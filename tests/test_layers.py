@@ -110,6 +110,7 @@ ORDER = (
     "roles",
     "session_folders",
     "session_files",
+    "session_turns",
     "session",
     "app",
     "chat",

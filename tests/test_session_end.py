@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from taskweaver_ext import session as session_module
+from taskweaver_ext import session_turns
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.llm.scripted import ScriptedModel
@@ -23,7 +23,7 @@ FOR_EVER = "import time\nfor n in range(100_000):\n    print(n)\n    time.sleep(
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for itself waits longer than any test."""
-    monkeypatch.setattr(session_module, "STOP_SECONDS", 10 * LIMIT_SECONDS)
+    monkeypatch.setattr(session_turns, "STOP_SECONDS", 10 * LIMIT_SECONDS)
 
 
 def _on_output(number: int, react: Callable[[], None]) -> Listener:
