@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.environment import Environment
@@ -86,7 +87,8 @@ class Session:
             on_end: Called once, when the session has ended.
 
         Raises:
-            ConfigError: A role is unknown, or the id cannot be the name of a folder.
+            ConfigError: A role is unknown, the id cannot be the name of a folder, or the folder
+                cannot be made.
         """
         if not _SESSION_ID.fullmatch(session_id):
             raise ConfigError(f"A session cannot be called {session_id!r}: letters, digits, -_. .")
@@ -94,7 +96,7 @@ class Session:
         self.session_id = session_id
         self.session_dir = config.workspace.workspace_path / "sessions" / session_id
         self.cwd = self.session_dir / "cwd"
-        self.cwd.mkdir(parents=True, exist_ok=True)
+        _make_folder(self.cwd)
         self.emitter = SessionEventEmitter()
         self.memory = Memory()
         self.usage = TokenCounter()
@@ -330,6 +332,16 @@ class Session:
 
     def _emit(self, kind: SessionEventType, message: str) -> None:
         self.emitter.emit(TaskWeaverEvent(EventScope.session, kind, None, None, message))
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"The session's folder {folder} cannot be made ({error.strerror}). Set"
+            " workspace.workspace_path to a folder that can be written."
+        ) from error
 
 
 def _explain(error: Exception, chat_round: Round) -> str:

@@ -182,6 +182,15 @@ def test_a_session_is_found_again_by_its_id(tmp_path: Path) -> None:
                 app.get_session(bad or " ")
 
 
+def test_a_workspace_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        TaskWeaverApp(tmp_path, {"workspace.workspace_path": "file/below"}) as app,
+        pytest.raises(ConfigError, match=r"cannot be made \(Not a directory\)\. Set workspace"),
+    ):
+        app.get_session()
+
+
 def test_a_closed_application_makes_no_sessions(tmp_path: Path) -> None:
     app = TaskWeaverApp(tmp_path)
     session = app.get_session()

@@ -34,10 +34,13 @@ def command(folder: Path, project: Path | None, force: bool) -> None:
     if (target / FILE_NAME).exists() and not force:
         raise click.UsageError(f"{target} is a project already; --force puts its files back.")
     template = find_template()
-    for name in _files_in(template):
-        path = target / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(template / name, path)
+    try:
+        for name in _files_in(template):
+            path = target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(template / name, path)
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror}.") from error
     click.echo(f"Made a project in {target}.")
     click.echo(f"Next: taskweaver-ext chat -p {target}")
 

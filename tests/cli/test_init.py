@@ -55,6 +55,17 @@ def test_a_project_is_not_overwritten_unless_that_is_wanted(tmp_path: Path) -> N
     assert files_in(tmp_path) == files_in(CHECKOUT / "project")
 
 
+def test_a_folder_that_cannot_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+
+    assert run("init", str(tmp_path / "file" / "project")) == 2
+
+    message = f"error: {tmp_path / 'file' / 'project'} cannot be written: Not a directory."
+    assert message in capsys.readouterr().err
+
+
 def test_an_installed_wheel_brings_the_whole_template(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
