@@ -7,6 +7,7 @@ others load. Nothing here runs a plugin: its source is sent to the kernel.
 
 from __future__ import annotations
 
+import json
 import keyword
 import logging
 from collections.abc import Iterator, Mapping
@@ -182,6 +183,13 @@ class _Fields:
             return {}
         if not isinstance(value, dict):
             raise PluginError(f"{self._path}: {name} must be a mapping.")
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError) as error:
+            raise PluginError(
+                f"{self._path}: {name} may hold texts, numbers, lists and mappings; put dates"
+                f" into quotation marks ({error})."
+            ) from error
         return value
 
     def values(self, name: str) -> tuple[PluginValue, ...]:

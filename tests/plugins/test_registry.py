@@ -75,6 +75,7 @@ def test_a_plugin_is_read_with_all_its_fields(tmp_path: Path) -> None:
         ("name: elsewhere\ndescription: x", "no elsewhere.py beside it"),
         ("name: !!python/object/apply:os.system [ls]\ndescription: x", "cannot be read"),
         ("name: good\ndescription: twice", "another plugin"),
+        ("name: bad\ndescription: x\nconfigurations: {since: 2020-01-01}", "quotation marks"),
     ],
 )
 def test_a_bad_file_is_named_and_the_others_load(tmp_path: Path, text: str, complaint: str) -> None:

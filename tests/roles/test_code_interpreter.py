@@ -277,6 +277,7 @@ def test_plugins_are_listed_loaded_and_heard_live(tmp_path: Path) -> None:
     )
     (folder / "broken.yaml").write_text("name: broken\ndescription: Does not load.\n")
     (folder / "broken.py").write_text("1 / 0")
+    (folder / "lonely.yaml").write_text("name: lonely\ndescription: Has no source.\n")
     listener = Listener(lambda event: gate.touch() if "half way" in event.msg else None)
 
     chat_round, model = converse(
@@ -289,7 +290,8 @@ def test_plugins_are_listed_loaded_and_heard_live(tmp_path: Path) -> None:
     assert "broken" not in told(model, 1)
     assert listener.output() == "begun\n[info] steps: half way\n'5kg'\n"
     assert listener.output("stderr") == (
-        "[warning] The plugin broken is left out: ZeroDivisionError: division by zero\n"
+        f"[warning] A plugin is left out. {folder / 'lonely.yaml'}: there is no lonely.py beside"
+        " it.\n[warning] A plugin is left out. broken: ZeroDivisionError: division by zero\n"
         "[error] Plugin-steps: too heavy\n"
     )
 

@@ -41,8 +41,14 @@ class CodeExecutor:
         plugins: Sequence[PluginEntry],
         cancellation: Cancellation,
         *,
+        plugin_problems: Sequence[str] = (),
         has_container: bool = False,
     ) -> None:
+        """Prepare to run code.
+
+        Args:
+            plugin_problems: Why plugins of the project are not among `plugins`; a person is told.
+        """
         self.cwd = session_dir / "cwd"
         self.plugins: tuple[PluginEntry, ...] = tuple(plugins)
         """Those that generated code can call; one that does not load is taken out."""
@@ -54,6 +60,7 @@ class CodeExecutor:
         self._cancellation = cancellation
         self._has_container = has_container
         self._unloaded = list(plugins)
+        self._untold = list(plugin_problems)
         self._posts: dict[ExecutionId, PostEventProxy] = {}
         self._registry = ExecutorRegistry(
             environment,
@@ -101,6 +108,8 @@ class CodeExecutor:
                 )
                 self._is_started = True
                 self._registry.get("python")  # from now on `interrupt` reaches the kernel
+            while self._untold and post is not None:
+                _warn(post, self._untold.pop(0))
             while self._unloaded:
                 self._load(self._unloaded[0], post)
                 del self._unloaded[0]
@@ -215,6 +224,8 @@ class CodeExecutor:
             _logger.warning("The plugin %r is left out: %s", plugin.name, error)
             self.plugins = tuple(other for other in self.plugins if other is not plugin)
             if post is not None:
-                reason = str(error).strip().splitlines()[-1]
-                notice = f"[warning] The plugin {plugin.name} is left out: {reason}\n"
-                post.emit_execution_output("stderr", notice)
+                _warn(post, f"{plugin.name}: {str(error).strip().splitlines()[-1]}")
+
+
+def _warn(post: PostEventProxy, problem: str) -> None:
+    post.emit_execution_output("stderr", f"[warning] A plugin is left out. {problem}\n")
