@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from taskweaver_ext.config import RoundCompressorConfig
 from taskweaver_ext.conversation import Round, RoundId
 from taskweaver_ext.errors import ModelError
 from taskweaver_ext.event_emitter import PostEventProxy
 from taskweaver_ext.llm.chat_model import Message
+from taskweaver_ext.llm.model_errors import ContextTooLongError
 from taskweaver_ext.roles.asking import ModelCaller
 from taskweaver_ext.roles.prompts import merged
 from taskweaver_ext.roles.token_count import CHARACTERS_PER_TOKEN, estimate_tokens
@@ -25,6 +26,9 @@ DEFAULT_CONTEXT_TOKENS = 32_000
 """What is assumed of a model that does not say how much it can take in."""
 MAX_REPLY_TOKENS = 4096
 MIN_MESSAGE_CHARS = 400
+MAX_SHRINKS = 3
+
+_Answer = TypeVar("_Answer")
 
 Render: TypeAlias = Callable[[Sequence[Round]], list[Message]]
 """Rounds as one role sees them."""
@@ -57,9 +61,19 @@ class History:
         self._covered: set[RoundId] = set()
         self._room_share = 1.0
 
-    def shrink(self) -> None:
-        """Take note that the model refused messages as too long: give it half as much."""
-        self._room_share /= 2
+    def fitting(self, ask: Callable[[], _Answer]) -> _Answer:
+        """Have the model asked, with half as much each time it finds the messages too long.
+
+        Raises:
+            ContextTooLongError: They are too long also when hardly anything is left of them.
+        """
+        for _ in range(MAX_SHRINKS):
+            try:
+                return ask()
+            except ContextTooLongError as error:
+                _logger.warning("The model is given less: %s", error)
+                self._room_share /= 2
+        return ask()
 
     def messages(
         self, head: Sequence[Message], rounds: Sequence[Round], render: Render, post: PostEventProxy

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from taskweaver_ext.llm.chat_model import Message, TokenUsage
 
 CHARACTERS_PER_TOKEN = 4
+"""Of English and of code; in other scripts a character is counted as a token."""
 TOKENS_PER_MESSAGE = 4
 
 
@@ -27,7 +28,7 @@ class TokenCounter:
         """Take what one reply cost; where the provider did not say, estimate it."""
         if usage is None:
             self.has_estimates = True
-            usage = TokenUsage(estimate_tokens(messages), len(reply) // CHARACTERS_PER_TOKEN)
+            usage = TokenUsage(estimate_tokens(messages), _tokens_of(reply))
         self.round = _sum(self.round, usage)
         self.session = _sum(self.session, usage)
 
@@ -51,8 +52,12 @@ class TokenCounter:
 
 def estimate_tokens(messages: Sequence[Message]) -> int:
     """Return roughly how many tokens the messages have."""
-    characters = sum(len(message.content) for message in messages)
-    return characters // CHARACTERS_PER_TOKEN + TOKENS_PER_MESSAGE * len(messages)
+    return sum(TOKENS_PER_MESSAGE + _tokens_of(message.content) for message in messages)
+
+
+def _tokens_of(text: str) -> int:
+    plain = len(text.encode("ascii", "ignore"))
+    return plain // CHARACTERS_PER_TOKEN + len(text) - plain
 
 
 def _sum(one: TokenUsage, other: TokenUsage) -> TokenUsage:

@@ -89,14 +89,30 @@ def test_one_message_that_is_too_long_loses_its_middle(tmp_path: Path) -> None:
     assert "left out" in text_of(request)
 
 
-def test_a_refusal_as_too_long_is_answered_with_less(tmp_path: Path) -> None:
+def test_refusals_as_too_long_are_answered_with_less(tmp_path: Path) -> None:
     refusal = ScriptedReply(text="", failure=ContextTooLongError("too long"))
 
-    model, states = talk(tmp_path, [refusal, answer("hello")], ["y" * 8000])
+    model, states = talk(tmp_path, [refusal, refusal, answer("hello")], ["y" * 8000])
 
     assert states == ["finished"]
-    first, second = model.requests
-    assert estimate_tokens(second) < estimate_tokens(first)
+    sizes = [estimate_tokens(request) for request in model.requests]
+    assert sizes[0] > sizes[1] > sizes[2]
+
+
+def test_a_model_that_finds_everything_too_long_ends_the_round(tmp_path: Path) -> None:
+    refusal = ScriptedReply(text="", failure=ContextTooLongError("too long"))
+
+    model, states = talk(tmp_path, [refusal] * 9, ["y" * 8000])
+
+    assert states == ["failed"]
+    assert len(model.requests) == 4
+
+
+def test_scripts_with_a_token_per_character_are_given_room(tmp_path: Path) -> None:
+    model, states = talk(tmp_path, [answer("好")], ["汉字" * 4000])
+
+    assert states == ["finished"]
+    assert sum("汉" in sign or "字" in sign for sign in text_of(model.requests[0])) < CONTEXT_TOKENS
 
 
 def test_with_prompt_compression_rounds_are_summarised_as_soon_as_there_are_enough(

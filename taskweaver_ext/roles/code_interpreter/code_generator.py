@@ -12,7 +12,6 @@ from taskweaver_ext.config import ReplyForm
 from taskweaver_ext.conversation import Attachment, AttachmentType, Post, Round
 from taskweaver_ext.event_emitter import PostEventProxy
 from taskweaver_ext.llm.chat_model import JsonSchema, Message
-from taskweaver_ext.llm.model_errors import ContextTooLongError
 from taskweaver_ext.roles.asking import ModelCaller, ModelReply
 from taskweaver_ext.roles.code_interpreter.channel_form import TOOL_PREFIX, ChannelForm
 from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
@@ -100,11 +99,7 @@ class CodeGenerator:
             RoundCancelledError: The round was stopped.
             ModelError: There was no reply.
         """
-        try:
-            reply, reading = self._ask(memory, post)
-        except ContextTooLongError:
-            self._history.shrink()
-            reply, reading = self._ask(memory, post)
+        reply, reading = self._history.fitting(lambda: self._ask(memory, post))
         try:
             return reply, reading.finish(reply)
         except UnusableReplyError as problem:

@@ -13,7 +13,6 @@ from taskweaver_ext.conversation import AttachmentType, Post, RoleName, Round
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.event_emitter import PostEventProxy
 from taskweaver_ext.llm.chat_model import Message
-from taskweaver_ext.llm.model_errors import ContextTooLongError
 from taskweaver_ext.roles.asking import ModelCaller, ModelReply
 from taskweaver_ext.roles.correction import (
     UnusableReplyError,
@@ -98,13 +97,12 @@ class Planner(Role):
         rounds = memory.rounds_of(self.alias)
         head = self._head()
         schema = self._schema() if self._reply_form == "json" else None
-        messages = self._history.messages(head, rounds, self._render, post)
-        try:
-            return self._caller.ask(messages, post, schema=schema, on_text=reading.feed)
-        except ContextTooLongError:
-            self._history.shrink()
+
+        def ask() -> ModelReply:
             messages = self._history.messages(head, rounds, self._render, post)
             return self._caller.ask(messages, post, schema=schema, on_text=reading.feed)
+
+        return self._history.fitting(ask)
 
     def _read(
         self, reply: ModelReply, fields: dict[str, str] | None, memory: Memory
