@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 import threading
@@ -71,6 +72,8 @@ def fetch(folder: Path | None, project: Path | None, yes: bool) -> int:
     else:
         lines = ", ".join(f'"{name}": "{value}"' for name, value in settings.items())
         click.echo(f"To use it, put into {FILE_NAME}: {lines}", err=True)
+    if importlib.util.find_spec("xllamacpp") is None:
+        click.echo("It needs a package: pip install 'taskweaver_ext[local]'", err=True)
     return 0
 
 
@@ -91,10 +94,6 @@ def _set(path: Path, values: dict[str, str]) -> None:
         settings = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except ValueError as error:
         raise ConfigError(f"{path} is not valid JSON: {error}.") from error
-    # Another provider's model and key make no sense for a local one.
-    kept = {
-        name: value
-        for name, value in settings.items()
-        if name not in ("llm.model", "llm.api_key", "llm.api_base")
-    }
+    # Another provider's model is none here; its key does no harm, and may be wanted again.
+    kept = {name: value for name, value in settings.items() if name != "llm.model"}
     path.write_text(json.dumps({**kept, **values}, indent=2) + "\n", encoding="utf-8")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from taskweaver_ext.config import FILE_NAME
 from tests.support.emulated_terminal import LIMIT_SECONDS, EmulatedTerminal
 from tests.support.model_server import HttpFailure, ModelServer, ScriptedAnswer, ScriptEntry
 
@@ -92,6 +93,10 @@ def test_the_answer_is_on_stdout_and_the_work_on_stderr(project: Path) -> None:
     assert done.stderr.splitlines().count(" │   lucky 7") == 1
     assert "(54 tokens: 33 read, 21 written)" in done.stderr.splitlines()
     assert "secret-key" not in done.stdout + done.stderr
+    written = [path for path in project.rglob("*") if path.is_file() and path.name != FILE_NAME]
+    assert {".json", ".log", ".jsonl"} <= {path.suffix for path in written}
+    for path in written:
+        assert b"secret-key" not in path.read_bytes(), path
 
 
 def test_files_go_with_the_request_and_it_may_come_from_stdin(

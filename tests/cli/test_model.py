@@ -45,6 +45,21 @@ def test_a_model_that_is_there_is_named_with_the_setting_that_uses_it(
     shown = capsys.readouterr()
     assert shown.out == f"{path}\n"
     assert f'"llm.api_type": "local", "llm.model": "{path}"' in shown.err
+    assert "pip install" not in shown.err
+
+
+def test_the_package_that_runs_it_is_named_where_it_is_missing(
+    tmp_path: Path,
+    download: ModelDownload,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / download.file_name).write_bytes(b"12345")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    assert run("--folder", str(tmp_path)) == 0
+
+    assert "pip install 'taskweaver_ext[local]'" in capsys.readouterr().err
 
 
 def test_a_project_can_be_set_to_it_and_keeps_its_other_settings(
@@ -59,6 +74,7 @@ def test_a_project_can_be_set_to_it_and_keeps_its_other_settings(
     assert run("--folder", str(tmp_path), "-p", str(tmp_path)) == 0
 
     assert json.loads(settings.read_text()) == {
+        "llm.api_key": "k",
         "llm.api_type": "local",
         "llm.model": str(tmp_path / download.file_name),
         "execution_service.kernel_mode": "local",
