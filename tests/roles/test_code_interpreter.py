@@ -346,6 +346,20 @@ def test_what_the_model_is_given_of_an_output_has_a_budget(tmp_path: Path) -> No
     assert "left out" in told(model, 2)
 
 
+def test_what_a_model_has_read_already_stays_the_same(tmp_path: Path) -> None:
+    model = ScriptedModel([code("open('made.txt', 'w')\n1 / 0"), code("1 + 1"), code("2 + 2")])
+    with TaskWeaverApp(tmp_path, {"session.roles": ["code_interpreter"]}, model=model) as app:
+        session = app.get_session()
+        session.send_message("one")
+        session.send_message("two")
+
+    first, second, third = model.requests
+    assert second[: len(first) - 1] == first[:-1]
+    assert third[: len(second) - 1] == second[:-1]
+    assert first[-1].content.endswith("(Files in the working directory: (none).)")
+    assert second[-1].content.endswith("(Files in the working directory: made.txt.)")
+
+
 def test_cells_share_variables_and_the_models_context(tmp_path: Path) -> None:
     tmp_path.mkdir(exist_ok=True)
     model = ScriptedModel(

@@ -74,6 +74,18 @@ def test_names_and_stop_states_are_read_generously(tmp_path: Path) -> None:
         assert attached(last, AttachmentType.stop) == "Completed"
 
 
+def test_what_a_model_has_read_already_stays_the_same(tmp_path: Path) -> None:
+    model = ScriptedModel([plan("go", to="Echo"), answer("fine"), answer("fine")])
+    with TaskWeaverApp(tmp_path, {"session.roles": ["planner", "echo"]}, model=model) as app:
+        session = app.get_session()
+        session.send_message("one")
+        session.send_message("two")
+
+    first, second, third = model.requests
+    assert second[: len(first)] == first
+    assert third[: len(second)] == second
+
+
 def test_work_is_not_handed_out_without_a_plan(tmp_path: Path) -> None:
     fields = {"send_to": "Echo", "message": "say it", "stop": "InProcess"}
     model = ScriptedModel(

@@ -110,6 +110,9 @@ class CodeGenerator:
         reading = self._form.reading(post)
         rounds = memory.rounds_of(self._alias)
         messages = self._history.messages(self._head(), rounds, self._render, post)
+        # At the end, since it changes: models remember a prompt only as far as it stays the same.
+        last = messages.pop()
+        messages.append(Message(last.role, f"{last.content}\n\n({self._list_files()})"))
         try:
             reply = self._caller.ask(
                 messages, post, schema=self._form.schema(), on_text=reading.feed
@@ -130,7 +133,7 @@ class CodeGenerator:
             "RESPONSE_FORM": form,
             "RESPONSE_JSON_SCHEMA": form if schema is None else json.dumps(schema),
             "TOOLS": ", ".join(TOOL_PREFIX + name for name in self._executor.languages),
-            "ENVIRONMENT_CONTEXT": self._environment_context(),
+            "ENVIRONMENT_CONTEXT": f"- Languages: {', '.join(self._executor.languages)}.",
             "CODE_GENERATION_REQUIREMENTS": self._requirements(),
             "PLUGINS": "\n".join(plugin.describe() for plugin in self._executor.plugins)
             or "(none)",
@@ -142,12 +145,11 @@ class CodeGenerator:
         start = Message("user", self._prompt["start_of_conversation"])
         return [system, *self._examples, start]
 
-    def _environment_context(self) -> str:
+    def _list_files(self) -> str:
         names = sorted(list_files(self._executor.cwd).files)
         listed = ", ".join(names[:MAX_LISTED_FILES]) or "(none)"
         more = f" and {len(names) - MAX_LISTED_FILES} more" if len(names) > MAX_LISTED_FILES else ""
-        languages = ", ".join(self._executor.languages)
-        return f"- Languages: {languages}.\n- Files in the working directory: {listed}{more}."
+        return f"Files in the working directory: {listed}{more}."
 
     def _requirements(self) -> str:
         settings = self._context.config.code_interpreter

@@ -154,7 +154,8 @@ class Planner(Role):
         intros = (f"## {worker.alias}\n{worker.intro}" for worker in self._workers)
         values = {
             "response_form": self._prompt[FORM_NAMES[self._reply_form]],
-            "environment_context": f"{datetime.datetime.now():%A, %Y-%m-%d %H:%M}.",
+            # The day, not the minute: models remember a prompt only as far as it stays the same.
+            "environment_context": f"Today is {datetime.datetime.now():%A, %Y-%m-%d}.",
             "worker_intro": "\n\n".join(intros),
             "response_json_schema": json.dumps(self._schema()),
         }
