@@ -17,6 +17,7 @@ from scripts.benchmarks.bench import Bench, Measurement, SkippedError, make_envi
 from scripts.benchmarks.measure_console import measure_console
 from scripts.benchmarks.measure_containers import measure_container
 from scripts.benchmarks.measure_floods import measure_flood_memory, measure_slow_reader
+from scripts.benchmarks.measure_gateways import measure_gateway
 from scripts.benchmarks.measure_kernels import (
     measure_concurrent_output,
     measure_concurrent_start,
@@ -61,6 +62,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "one_shot": measure_one_shot,
     "console": measure_console,
     "container": measure_container,
+    "gateway": measure_gateway,
 }
 
 

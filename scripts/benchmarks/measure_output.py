@@ -30,7 +30,7 @@ _PRINT_THE_CLOCK = """
 import random, time
 for _ in range({samples}):
     {wait}
-    print(time.monotonic_ns())
+    print(time.monotonic_ns(){flush})
 """
 # Longer than a batch of ours, much shorter than one of a stock kernel.
 _SLEEP = "time.sleep(random.uniform(0.02, 0.06))"
@@ -110,7 +110,7 @@ def measure_busy_latency(bench: Bench) -> Iterator[Row]:
 def _latency_rows(
     bench: Bench, name: str, title: str, wait: str, goals: dict[int, Goal]
 ) -> Iterator[Row]:
-    code = _PRINT_THE_CLOCK.format(samples=bench.sizes.latency_samples, wait=wait)
+    code = _PRINT_THE_CLOCK.format(samples=bench.sizes.latency_samples, wait=wait, flush="")
     # An interpreter that keeps what is printed until its buffer is full sets no limit.
     peers = bench.peers(limit_is_unbuffered=True)
     with started(*peers):
@@ -128,7 +128,14 @@ def _latency_rows(
 
 def idle_latencies(bench: Bench, peers: Sequence[Peer]) -> dict[str, list[float]]:
     """Milliseconds from `print` to callback in code that sleeps meanwhile."""
-    code = _PRINT_THE_CLOCK.format(samples=bench.sizes.latency_samples, wait=_SLEEP)
+    code = _PRINT_THE_CLOCK.format(samples=bench.sizes.latency_samples, wait=_SLEEP, flush="")
+    return _latencies(bench, peers, code)
+
+
+def flushed_latencies(bench: Bench, peers: Sequence[Peer]) -> dict[str, list[float]]:
+    """The same where each line is flushed, as stock kernels need it to be quick."""
+    flush = ", flush=True"
+    code = _PRINT_THE_CLOCK.format(samples=bench.sizes.latency_samples, wait=_SLEEP, flush=flush)
     return _latencies(bench, peers, code)
 
 
