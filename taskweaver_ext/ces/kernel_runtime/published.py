@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import threading
 import time
 from collections import deque
@@ -81,6 +82,8 @@ class PublishedFrames(FrameSender):
 
     def settle(self, ending: dict[str, int]) -> None:
         """Wait a moment until the client has received all and knows what may happen now."""
+        if ending.get("signal") == signal.SIGINT:
+            return  # ends nothing; and the thread that sends it is the one that brings receipts
         deadline = time.monotonic() + _SETTLE_SECONDS
         with self._guard:
             self._receipts = 0

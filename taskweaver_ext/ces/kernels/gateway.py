@@ -93,11 +93,13 @@ class GatewayKernelHost:
         return KernelDeath(cause="unknown", detail=detail)
 
     def interrupt(self) -> None:
-        """Let the gateway interrupt the kernel and its children."""
-        try:
-            self._api.interrupt_kernel(self._kernel_id)
-        except httpx.HTTPError as error:
-            _log.warning("the gateway at %s did not interrupt a kernel: %s", self._api.url, error)
+        """Have the kernel interrupt itself and its children.
+
+        By a message of ours and not by the gateway, which would take its time, and could not
+        tell whether what it interrupts is still what was meant.
+        """
+        if self._connection is not None:
+            self._connection.interrupt()
 
     def kill(self) -> None:
         """End the kernel by a message to itself, then by the gateway."""

@@ -16,7 +16,6 @@ from taskweaver_ext.ces.kernels.gateway_address import GatewayAddress, check_tok
 from taskweaver_ext.errors import ConfigError, KernelStartError
 
 _ANSWER_SECONDS = 10.0
-_INTERRUPT_SECONDS = 5.0
 _LOOK_SECONDS = 2.0
 _MAX_WORDS = 300
 _DELETE_PAUSES = (0.2, 0.5, 1.0, 2.0)
@@ -93,11 +92,6 @@ class GatewayApi:
                 f"The gateway at {self.url} started no kernel: {_words_of(answer)}"
             ) from error
         return kernel_id
-
-    def interrupt_kernel(self, kernel_id: str) -> None:
-        """Interrupt what a kernel runs; raises httpx.HTTPError when the gateway does not answer."""
-        path = f"/api/kernels/{kernel_id}/interrupt"
-        self._http.post(path, timeout=_INTERRUPT_SECONDS).raise_for_status()
 
     def knows_kernel(self, kernel_id: str) -> bool:
         """Whether a kernel is still there; True also when the gateway cannot be asked."""

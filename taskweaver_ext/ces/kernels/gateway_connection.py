@@ -29,6 +29,7 @@ from taskweaver_ext.ces.kernels.host import (
     ExecutionEnded,
     HostNotice,
     KernelGone,
+    MessageReceived,
     OutputReceived,
     Received,
 )
@@ -91,6 +92,7 @@ class GatewayConnection:
         self._request: ExecuteRequest | None = None
         self._too_long: ExecuteRequest | None = None
         self._answer: str | None = None
+        self._is_interrupted = False
         self._latest_ordinal = 0
         self._resend_id = ""
         self._asked_at = 0.0
@@ -120,6 +122,7 @@ class GatewayConnection:
             self.wake()
             return
         self._request = request
+        self._is_interrupted = False
         self._look_later(_LOOK_SECONDS[0])
         self._send_request(request)
 
@@ -154,6 +157,15 @@ class GatewayConnection:
         """Answer a question."""
         self._answer = text
         self._send("stdin", "input_reply", {"value": text})
+
+    def interrupt(self) -> None:
+        """Interrupt what runs; what ends meanwhile, and what runs then, is not hit by it."""
+        self._is_interrupted = True
+        self._send_interrupt()
+
+    def _send_interrupt(self) -> None:
+        metadata = {"taskweaver": {"ordinal": self._latest_ordinal}}
+        self._send("control", "interrupt_request", {}, metadata)
 
     def request_shutdown(self) -> None:
         """Let the gateway end the kernel: one that ended by itself would be started again."""
@@ -297,12 +309,19 @@ class GatewayConnection:
             self._answer = None
         self.ending = content.get("ending", {} if fresh else self.ending)
         for received in self._frames.feed(fresh):
-            if isinstance(received, ExecutionEnded) and received.ordinal == self._latest_ordinal:
-                self._request = None
+            self._note(received)
             yield received
         if content.get("wants_receipt"):
             # After what it brought was taken in, so that a slow reader slows the kernel down.
             self._send("control", RECEIVED, {"received": self._received})
+
+    def _note(self, received: Received) -> None:
+        match received:
+            case ExecutionEnded(ordinal=self._latest_ordinal):
+                self._request = None
+            case MessageReceived(ordinal=self._latest_ordinal, message_type="started"):
+                if self._is_interrupted:
+                    self._send_interrupt()  # the one before came too early to be heeded
 
     def _take_status(self, state: str, parent_id: str) -> None:
         is_fresh = state in _FRESH_STATES and self._received > 0
@@ -391,6 +410,8 @@ class GatewayConnection:
         self._ask_for_the_missing()
         if self._request is not None:
             self._send_request(self._request)
+            if self._is_interrupted:
+                self._send_interrupt()
         if self._answer is not None:
             self._send("stdin", "input_reply", {"value": self._answer})
 

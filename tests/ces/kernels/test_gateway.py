@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.events import ExecutionEvent, StatusChanged
 from taskweaver_ext.ces.kernels.gateway_api import GatewaySettings
 from taskweaver_ext.ces.kernels.gateway_messages import GatewayMessages
 from taskweaver_ext.ces.kernels.host import EnvMode
@@ -145,6 +146,36 @@ def test_an_answer_survives_a_cut(environment: Environment, proxy: FailingProxy)
     result = environment.execute_code("s1", "input('sure? ')", on_input=answer, timeout=30)
 
     assert result.output == "'yes'"
+
+
+def test_an_interrupt_that_was_lost_on_its_way_is_sent_again(
+    environment: Environment, proxy: FailingProxy
+) -> None:
+    def lose_the_interrupt(_stream: str, _text: str) -> None:
+        proxy.swallow()
+        environment.interrupt("s1")
+
+    code = "print('go'); import time; time.sleep(1000)"
+    heard = run(environment, code, on_output=lose_the_interrupt, timeout=30)
+
+    assert heard.result.status is ExecutionStatus.CANCELLED
+    assert heard.result.variables_survived
+
+
+def test_an_interrupt_of_a_request_that_was_lost_is_made_good(
+    environment: Environment, proxy: FailingProxy
+) -> None:
+    def interrupt_at_once(event: ExecutionEvent) -> None:
+        if isinstance(event, StatusChanged) and event.status == "running":
+            environment.interrupt("s1")
+
+    proxy.swallow()
+    result = environment.execute_code(
+        "s1", "import time; time.sleep(1000)", on_event=interrupt_at_once, timeout=30
+    )
+
+    assert result.status is ExecutionStatus.CANCELLED
+    assert environment.execute_code("s1", "6 * 7").output == "42"
 
 
 def test_a_kernel_that_the_gateway_restarts_has_died(environment: Environment) -> None:
