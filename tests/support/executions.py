@@ -91,6 +91,12 @@ def digest_of_stdout(result: ExecutionResult) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def whole_stdout(result: ExecutionResult) -> str:
+    """All of the standard output, also what is only on the disk."""
+    path = result.full_output_paths.get("stdout")
+    return "".join(result.stdout) if path is None else path.read_text()
+
+
 def wait_until(condition: Callable[[], object], seconds: float = LIMIT_SECONDS) -> None:
     """Wait for a condition; fail when it does not come true in time."""
     deadline = time.monotonic() + seconds

@@ -23,6 +23,7 @@ from tests.support.executions import (
     run,
     times,
     wait_until,
+    whole_stdout,
 )
 
 DEATHS = {
@@ -326,7 +327,7 @@ except KeyboardInterrupt:
 """
     heard = run(environment, code, on_output=lambda *_: environment.interrupt("s1"))
 
-    *lines, last = "".join(heard.result.stdout).splitlines()
+    *lines, last = whole_stdout(heard.result).splitlines()
     written = int(last.removeprefix("last "))
     numbers = [int(line.removeprefix("line ")) for line in lines]
     assert numbers in (list(range(written)), list(range(written + 1)))

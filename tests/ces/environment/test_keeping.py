@@ -25,6 +25,8 @@ from tests.support.executions import (
     wait_until,
 )
 
+SESSIONS, KERNELS = 200, 8
+
 PLUGIN = """
 from taskweaver.plugin import register_plugin
 
@@ -230,22 +232,32 @@ def test_a_session_may_be_stopped_while_its_kernel_starts(
 
 def test_many_sessions_come_and_go_on_a_few_kernels(tmp_path: Path) -> None:
     this = psutil.Process()
-    with Environment(tmp_path, max_kernels=4) as environment:
-        environment.start_session("warm")
-        before = (threading.active_count(), this.num_fds())
+    with Environment(tmp_path, max_kernels=KERNELS) as environment:
+        most_kernels = 0
 
         def use(number: int) -> str:
+            nonlocal most_kernels
             name = f"s{number}"
             environment.start_session(name)
             output = environment.execute_code(name, f"{number} * 2").output
-            environment.stop_session(name)
+            most_kernels = max(most_kernels, _kernels())
+            if number % 2:
+                environment.stop_session(name)  # the others stay, and make room for each other
             return output
 
-        with ThreadPoolExecutor(4) as pool:
-            outputs = list(pool.map(use, range(40)))
+        def left() -> tuple[int, int]:
+            for session in environment.sessions():
+                environment.stop_session(session.session_id)
+            wait_until(lambda: _kernels() == 0)
+            return threading.active_count(), this.num_fds()
 
-        assert outputs == [str(number * 2) for number in range(40)]
-        environment.execute_code("warm", "1")
-        wait_until(lambda: _kernels() == 1)
-        assert threading.active_count() <= before[0]
-        assert this.num_fds() <= before[1] + 2
+        with ThreadPoolExecutor(KERNELS) as pool:
+            list(pool.map(use, range(KERNELS)))
+            before, memory_before = left(), this.memory_info().rss
+            outputs = list(pool.map(use, range(SESSIONS)))
+            after, memory_after = left(), this.memory_info().rss
+
+    assert outputs == [str(number * 2) for number in range(SESSIONS)]
+    assert most_kernels <= KERNELS
+    assert after == before
+    assert memory_after - memory_before < 16 << 20

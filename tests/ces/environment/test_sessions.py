@@ -331,7 +331,7 @@ def test_both_ways_of_starting_give_a_working_kernel(tmp_path: Path, warm_start:
         heard = run(environment, "import sys; print(sys.version_info >= (3, 9)); 1 / 0")
         kernel = kernel_pid(environment)
         psutil.Process(kernel).kill()
-        wait_until(lambda: not psutil.pid_exists(kernel))
+        wait_until(lambda: environment.sessions()[0].state == "dead")
 
         assert heard.text() == "True\n"
         assert "ZeroDivisionError" in (heard.result.error or "")
