@@ -59,6 +59,8 @@ _NO_CREDIT_PHRASES = (
 _NO_CONNECTION_ERRORS = frozenset(
     {"ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol", "InvalidURL"}
 )
+_JUNK_ERRORS = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
+"""What SDKs and our readers raise for events that are none."""
 _STATUS_OF_KIND = {
     "authentication_error": 401,
     "invalid_api_key": 401,
@@ -172,7 +174,7 @@ def _network_failure(error: Exception, endpoint: Endpoint, *, has_begun: bool) -
         )
     if "ReadTimeout" in names:
         return ModelTimeoutError(f"{endpoint.place} fell silent. Ask again.")
-    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+    if isinstance(error, _JUNK_ERRORS):
         return BrokenStreamError(
             f"{endpoint.place} sent something that is no event of a reply. Ask again; if it goes "
             "on, check that llm.api_base speaks the protocol of llm.api_type."
@@ -207,7 +209,7 @@ def _field(error: Exception, name: str) -> object:
         body = body["error"]
     if isinstance(body, Mapping):
         return body.get(name)
-    return None
+    return body if isinstance(body, str) else None  # some servers say it in one word
 
 
 def _message_in(body: str) -> str:

@@ -165,6 +165,37 @@ def test_a_reply_that_breaks_off_is_noticed_and_keeps_what_came(
         assert error.received == "half of it"
 
 
+@pytest.mark.parametrize(
+    "junk",
+    [
+        "{this is no json",
+        "7",
+        "null",
+        "[" * 50_000,
+        '{"choices": 5}',
+        '{"choices": [{"delta": 5}, null, 7]}',
+        '{"choices": [{"delta": {"content": ["x"]}, "finish_reason": ["x"]}]}',
+        '{"type": "message_delta", "delta": {"stop_reason": ["x"]}, "usage": 5}',
+        '{"type": "content_block_delta", "delta": 5}',
+    ],
+)
+def test_events_that_are_none_break_the_stream_and_nothing_else(
+    protocol: Protocol, junk: str
+) -> None:
+    error = failure_of(protocol, ScriptedAnswer("begun", ending="junk", junk=junk))
+
+    assert isinstance(error, BrokenStreamError)
+    assert error.received == "begun"
+    assert "no event of a reply" in str(error) or "ended without a reason" in str(error)
+
+
+def test_an_error_of_one_word_is_told(protocol: Protocol) -> None:
+    error = failure_of(protocol, ScriptedAnswer("", ending="error", error="overloaded"))
+
+    assert isinstance(error, ModelOverloadedError if protocol == "openai" else ModelError)
+    assert "overloaded" in str(error)
+
+
 def test_an_error_in_the_middle_of_a_reply_is_told_by_its_kind(protocol: Protocol) -> None:
     error = failure_of(protocol, ScriptedAnswer("half", ending="error"))
 

@@ -64,7 +64,9 @@ class ScriptedAnswer:
     has_usage: bool = True
     keep_alives: int = 0
     """Send so many comments or pings before the first event."""
-    error: dict[str, Any] = field(
+    junk: str = "{this is no json"
+    """Sent when `ending` is "junk"."""
+    error: dict[str, Any] | str = field(
         default_factory=lambda: {"type": "overloaded_error", "message": "overloaded"}
     )
     """Sent when `ending` is "error"."""
@@ -276,7 +278,7 @@ def _openai_events(answer: ScriptedAnswer) -> Iterator[bytes]:
     for piece in _pieces(answer.text, answer.piece_chars):
         yield _openai_event({"content": piece})
     if answer.ending == "junk":
-        yield b"data: {this is no json\n\n"
+        yield f"data: {answer.junk}\n\n".encode()
     elif answer.ending == "error":
         yield _data({"error": answer.error})
     elif answer.ending == "proper":
@@ -318,7 +320,7 @@ def _anthropic_events(answer: ScriptedAnswer) -> Iterator[bytes]:
             yield _named("content_block_delta", {"index": index, "delta": delta})
         yield _named("content_block_stop", {"index": index})
     if answer.ending == "junk":
-        yield b"event: content_block_delta\ndata: {this is no json\n\n"
+        yield f"event: content_block_delta\ndata: {answer.junk}\n\n".encode()
     elif answer.ending == "error":
         yield _named("error", {"error": answer.error})
     elif answer.ending == "proper":
