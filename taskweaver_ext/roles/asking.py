@@ -24,15 +24,11 @@ from taskweaver_ext.llm.chat_model import (
 )
 from taskweaver_ext.llm.model_errors import ReplyCancelledError, ReplyInterruptedError
 from taskweaver_ext.roles.cancellation import RoundCancelledError
+from taskweaver_ext.roles.endless import EndlessWatch
 from taskweaver_ext.roles.role import RoleContext
 from taskweaver_ext.text.surrogates import SurrogateJoiner
 
 ReplyEnd: TypeAlias = FinishReason | Literal["broken"]
-
-MAX_REPLY_CHARS = 400_000
-"""After so much, thoughts included, a reply is stopped: it would never end."""
-MAX_BLANK_CHARS = 10_000
-"""So much white space in a row is what a model writes that has lost its way."""
 
 MODEL_THINKING = {"source": "model"}
 """The extra of attachments with what a model thought before it replied: for people only."""
@@ -138,8 +134,7 @@ class _Reading:
         self._pieces: list[str] = []
         self._joiner = SurrogateJoiner()
         self._thinking_id: str | None = None
-        self._chars = 0
-        self._blank_chars = 0
+        self._watch = EndlessWatch()
         self.finished: Finished | None = None
         self.problem = ""
 
@@ -149,15 +144,15 @@ class _Reading:
 
     @property
     def has_begun(self) -> bool:
-        return self._chars > 0 or self.finished is not None
+        return self._watch.has_begun or self.finished is not None
 
     @property
     def is_endless(self) -> bool:
-        return self._chars > MAX_REPLY_CHARS or self._blank_chars > MAX_BLANK_CHARS
+        return self._watch.is_endless
 
     def take(self, event: ModelEvent) -> None:
         if isinstance(event, TextDelta | ThinkingDelta):
-            self._measure(event.text)
+            self._watch.feed(event.text)
         match event:
             case TextDelta():
                 self._end_thinking()
@@ -197,11 +192,6 @@ class _Reading:
             self._pieces.append(text)
             if self._on_text is not None:
                 self._on_text(text)
-
-    def _measure(self, text: str) -> None:
-        self._chars += len(text)
-        blank = len(text) - len(text.rstrip())
-        self._blank_chars = blank + (self._blank_chars if blank == len(text) else 0)
 
     def _think(self, text: str, *, is_end: bool) -> None:
         attachment = self._post.update_attachment(

@@ -15,7 +15,6 @@ from taskweaver_ext.config import ReplyForm
 from taskweaver_ext.conversation import RoundId
 from taskweaver_ext.event_emitter import PostEventProxy, SessionEventEmitter
 from taskweaver_ext.llm.scripted import ScriptedModel, ScriptedReply
-from taskweaver_ext.roles import asking
 from taskweaver_ext.roles.asking import ModelReply
 from taskweaver_ext.roles.code_interpreter.channel_form import ChannelReading
 from taskweaver_ext.roles.code_interpreter.code_generator import ReplyReading
@@ -163,13 +162,10 @@ def test_a_code_interpreter_that_writes_nonsense_is_asked_again(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", ["text", "thinking", "blank"])
-def test_a_reply_that_does_not_end_is_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    monkeypatch.setattr(asking, "MAX_REPLY_CHARS", 20_000)
+def test_a_reply_that_does_not_end_is_stopped(tmp_path: Path, kind: str) -> None:
     endless = {
         "text": ScriptedReply(text='{"response": {"message": "' + "la" * 1_000_000),
-        "thinking": ScriptedReply(text="", thinking="hm" * 1_000_000),
+        "thinking": ScriptedReply(text="", thinking="What if? " * 200_000),
         "blank": ScriptedReply(text='{"response":' + "\n\t " * 1_000_000),
     }
     model = ScriptedModel([endless[kind], answer("shorter")], piece_chars=100)
