@@ -73,8 +73,14 @@ class Shell(ZMQInteractiveShell):
         finally:
             runtime.is_in_code = False  # before anything is called: until here it may strike
             self._cell = None
+        self._forget_what_was_shown()
         runtime.ended_with = cell.error_in_exec
         return has_raised
+
+    def _forget_what_was_shown(self) -> None:
+        """Values as they were displayed, and tracebacks: some versions of IPython pile them up."""
+        for pile in ("outputs", "output_hist_reprs", "exceptions"):
+            getattr(self.history_manager, pile, {}).clear()
 
     def showtraceback(self, *args: Any, **named: Any) -> None:
         """As IPython does, but for what it forgets, takes seconds to explain, or is struck by."""

@@ -143,4 +143,7 @@ def test_nothing_is_heard_of_an_empty_text(environment: Environment) -> None:
     heard = run(environment, "import sys; _ = sys.stdout.write(''), sys.stderr.write('')")
 
     assert heard.pieces == []
-    assert [type(event).__name__ for event in heard.events] == ["StatusChanged", "ExecutionFinished"]
+    assert [type(event).__name__ for event in heard.events] == [
+        "StatusChanged",
+        "ExecutionFinished",
+    ]
