@@ -9,6 +9,7 @@ same afterwards.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import json
 import os
@@ -72,7 +73,9 @@ class Runtime:
         self._interrupt_watch = InterruptWatch()
         attribution.install()
         plugin_api.install()
-        self.queue.begin(0)
+        # In a context of its own: what runs outside of executions (exit handlers) belongs to the
+        # latest, not to none.
+        contextvars.copy_context().run(self.queue.begin, 0)
         self.queue.start()
         # Also for who means the real ones: on their own they would overtake what was printed.
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = self.stdout, self.stderr  # type: ignore[misc, assignment]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.events import LateOutput
 from taskweaver_ext.ces.results import ExecutionStatus
 from tests.support.executions import run
 
@@ -147,3 +150,29 @@ def test_nothing_is_heard_of_an_empty_text(environment: Environment) -> None:
         "StatusChanged",
         "ExecutionFinished",
     ]
+
+
+def test_what_is_printed_while_the_kernel_ends_is_late_output(
+    shared_environment: Environment, tmp_path: Path
+) -> None:
+    late: list[LateOutput] = []
+    shared_environment.start_session(
+        "ending", session_dir=tmp_path / "session", on_late_output=late.append
+    )
+    code = """
+import atexit, weakref
+class Thing:
+    def __del__(self): print("deleted")
+thing, other = Thing(), Thing()
+weakref.finalize(thing, print, "finalized")
+atexit.register(print, "left", end="")
+"""
+
+    shared_environment.execute_code("ending", code, exec_id="last")
+    shared_environment.stop_session("ending")
+
+    assert {event.execution_id for event in late} == {"last"}
+    text = "".join(event.text for event in late)
+    assert text.startswith("left")
+    assert "finalized\n" in text
+    assert text.count("deleted\n") == 2
