@@ -8,18 +8,24 @@ put away; who needs one while all are busy waits.
 from __future__ import annotations
 
 import errno
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from taskweaver_ext.ces.kernels.host import StartedKernel
 from taskweaver_ext.errors import ConfigError, KernelStartError
 
 WAIT_SECONDS = 60.0
 """How long a session waits for a kernel to become idle when all are busy."""
 
-_OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
+_SHORTAGES = (
+    *map(os.strerror, (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)),
+    "can't start new thread",
+)
+"""How running out of descriptors, processes or memory reads; also in a kernel's last words."""
+
+_T = TypeVar("_T")
 
 
 class Keepable(Protocol):
@@ -87,18 +93,17 @@ class KernelKeeper:
         with self._changed:
             self._changed.notify_all()
 
-    def start(self, asker: Keepable, start: Callable[[], StartedKernel]) -> StartedKernel:
+    def start(self, asker: Keepable, start: Callable[[], _T]) -> _T:
         """Start a kernel for a session within the bound; once more with more room if it must."""
         with self._places:
             self._make_room(asker)
             asker.keep_room()
         try:
             return start()
-        except (OSError, KernelStartError) as error:
-            cause = error if isinstance(error, OSError) else error.__cause__
-            if not isinstance(cause, OSError) or cause.errno not in _OUT_OF_RESOURCES:
+        except (OSError, RuntimeError, KernelStartError) as error:
+            if not (shortage := _shortage_behind(error)):
                 raise
-            reason = f"the machine ran out of resources ({cause.strerror})"
+            reason = f"the machine ran out of resources ({shortage})"
             put_away = [session.put_away(reason) for session in self._others(asker)]
             if not any(put_away):
                 raise
@@ -158,3 +163,13 @@ class KernelKeeper:
         if not idle:
             return None
         return max(0.0, min(idle) + self._idle_seconds - time.monotonic())
+
+
+def _shortage_behind(error: BaseException | None) -> str:
+    """What the machine has run out of, if that is why something failed."""
+    while error is not None:
+        for shortage in _SHORTAGES:
+            if shortage in str(error):
+                return shortage
+        error = error.__cause__ or error.__context__
+    return ""

@@ -283,9 +283,7 @@ class KernelSession:
     def _open_kernel(self) -> None:
         if self._is_stopped:
             raise SessionError(f"Session {self._id!r} has been stopped. Start it again to use it.")
-        kernel = self._keeper.start(self, self._start)
-        reader = KernelReader(kernel.host, kernel.connection, self._late_outputs.take, self._id)
-        reader.start()
+        kernel, reader = self._keeper.start(self, self._start_with_reader)
         record = self._write_record(kernel)
         with self._lock:
             was_stopped = self._was_stopped()  # while the kernel started
@@ -297,6 +295,17 @@ class KernelSession:
         reader.stop()
         kernel.host.stop()
         raise SessionError(f"Session {self._id!r} was stopped while its kernel started.")
+
+    def _start_with_reader(self) -> tuple[StartedKernel, KernelReader]:
+        kernel = self._start()
+        reader = KernelReader(kernel.host, kernel.connection, self._late_outputs.take, self._id)
+        try:
+            reader.start()
+        except BaseException:  # the machine may have no thread left for it
+            kernel.connection.close()
+            kernel.host.stop()
+            raise
+        return kernel, reader
 
     def _was_stopped(self) -> bool:
         return self._is_stopped

@@ -132,7 +132,10 @@ class GatewayKernelHost:
         try:
             self._api.delete_kernel(self._kernel_id)
         except httpx.HTTPError as error:
-            _log.warning(
+            has_ended_too = isinstance(error, httpx.ConnectError)
+            is_expected = has_ended_too and self._api.address.is_on_this_machine
+            _log.log(
+                logging.DEBUG if is_expected else logging.WARNING,
                 "kernel %s may still run: the gateway at %s did not end it (%s)",
                 self._kernel_id,
                 self._api.url,

@@ -98,6 +98,7 @@ class GatewayConnection:
         self._asked_at = 0.0
         self._is_rate_limited = False
         self._lost_at = 0.0
+        self._heard_at = 0.0
         self._failures = 0
         self._look_at = 0.0
         self._look_pause = 0.0
@@ -370,10 +371,11 @@ class GatewayConnection:
 
     def _lose_line(self, error: ConnectionError) -> None:
         _log.info("the line to a gateway's kernel broke: %s", error)
+        self._lost_at = time.monotonic()
         if self._line is not None:
+            self._heard_at = self._line.heard_at
             self._line.close()
         self._line = None
-        self._lost_at = time.monotonic()
         self._failures = 0
 
     def _try_to_reconnect(self, deadline: float | None) -> Iterator[Received]:
@@ -396,7 +398,7 @@ class GatewayConnection:
                 self.mark_gone(f"the gateway was out of reach for {lost_seconds:.0f} s: {error}")
             return
         self._line = line
-        lost_seconds = time.monotonic() - self._lost_at
+        lost_seconds = time.monotonic() - self._heard_at
         self._say_again()
         if self._request is not None:
             yield HostNotice(

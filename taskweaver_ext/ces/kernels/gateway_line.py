@@ -67,7 +67,8 @@ class GatewayLine:
             kind = NobodyListensError if has_ended else ConnectionError
             raise kind(f"no websocket to {api.url}: {error}") from error
         self._websocket.settimeout(_STALL_SECONDS)
-        self._heard_at = self._pinged_at = time.monotonic()
+        self.heard_at = self._pinged_at = time.monotonic()
+        """When the gateway last gave a sign of life."""
 
     def _connect(self, url: str, headers: dict[str, str], seconds: float) -> None:
         """Ask for the fast protocol; do without if that is refused."""
@@ -120,7 +121,7 @@ class GatewayLine:
             opcode, data = self._websocket.recv_data(control_frame=True)
         except (websocket.WebSocketException, OSError) as error:
             raise ConnectionError(str(error)) from error
-        self._heard_at = time.monotonic()
+        self.heard_at = time.monotonic()
         if opcode in _DATA:
             return self._messages.unpack(data, is_text=opcode == websocket.ABNF.OPCODE_TEXT)
         if opcode == websocket.ABNF.OPCODE_CLOSE:
@@ -131,8 +132,8 @@ class GatewayLine:
         """Ping when it is time; returns when that is the next time. Call when nothing is read."""
         now = time.monotonic()
         if now - self._pinged_at >= PING_SECONDS:
-            if self._pinged_at - self._heard_at >= SILENCE_SECONDS:
-                raise ConnectionError(f"not a sign for {now - self._heard_at:.0f} s")
+            if self._pinged_at - self.heard_at >= SILENCE_SECONDS:
+                raise ConnectionError(f"not a sign for {now - self.heard_at:.0f} s")
             self._pinged_at = now
             try:
                 self._websocket.ping()

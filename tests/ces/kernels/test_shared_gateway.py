@@ -16,6 +16,7 @@ import pytest
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.kernels.shared_gateway import SharedGateway
+from taskweaver_ext.ces.results import ExecutionStatus
 from tests.support.executions import wait_until
 
 RACERS = 20
@@ -24,6 +25,7 @@ RACER = """
 import sys
 from pathlib import Path
 from taskweaver_ext.ces.kernels.shared_gateway import SharedGateway
+from taskweaver_ext.ces.results import ExecutionStatus
 gateway = SharedGateway(Path(sys.argv[1]))
 for _ in sys.stdin:  # one line for each race
     print(gateway.connect().url, flush=True)
@@ -170,3 +172,31 @@ def test_it_ends_with_its_kernels_on_command(folder: Path, tmp_path: Path) -> No
         wait_until(lambda: not Path(f"/proc/{pid}").exists())
 
     assert gateway.status() is None
+
+
+def test_a_session_survives_the_death_of_the_gateway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("TASKWEAVER_GATEWAY_URL", raising=False)
+    shared = SharedGateway()
+    code = "print('go'); import time; time.sleep(1000)"
+    with Environment(tmp_path, EnvMode.Gateway) as environment:
+        try:
+            environment.start_session("s1")
+            first = shared.status()
+            assert first is not None
+            died = environment.execute_code(
+                "s1", code, on_output=lambda *_: os.kill(first.pid, signal.SIGKILL), timeout=25
+            )
+            after = environment.execute_code("s1", "6 * 7")
+            second = shared.status()
+        finally:
+            environment.close()
+            shared.stop()
+
+    assert died.status is ExecutionStatus.DIED
+    assert after.output == "42"
+    assert [notice.kind for notice in after.notices] == ["restarted"]
+    assert second is not None
+    assert second.url != first.url
