@@ -8,8 +8,7 @@ import secrets
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from injector import Injector, Module, provider, singleton
 
@@ -17,6 +16,7 @@ from taskweaver_ext import config as configuration
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.host import EnvMode
+from taskweaver_ext.closing import ClosedByWith
 from taskweaver_ext.config import Config, ReplyForm
 from taskweaver_ext.errors import ConfigError, SessionError
 from taskweaver_ext.llm.chat_model import ChatModel
@@ -157,7 +157,7 @@ class _Parts(Module):
         )
 
 
-class TaskWeaverApp:
+class TaskWeaverApp(ClosedByWith):
     """A project folder at work: it makes sessions, and ends them.
 
     Use it as a context manager, or call `close`. Sessions are independent of each
@@ -276,17 +276,6 @@ class TaskWeaverApp:
         if self._parts.environment is not None:
             self._parts.environment.close()
         self._injector.get(ModelPool).close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _with_alternative(

@@ -13,10 +13,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from taskweaver_ext.ces.results import StreamName
+from taskweaver_ext.closing import ClosedByWith
 from taskweaver_ext.errors import ConfigError
 
 _Run: TypeAlias = tuple[StreamName, list[str]]
@@ -24,7 +24,7 @@ _Run: TypeAlias = tuple[StreamName, list[str]]
 _logger = logging.getLogger(__name__)
 
 
-class OutputBatcher:
+class OutputBatcher(ClosedByWith):
     """Collect output and pass it on in order, at most once per interval.
 
     `emit(stream, text)` is called by the thread that adds, flushes or closes, or
@@ -77,17 +77,6 @@ class OutputBatcher:
         self._is_closed = False
         self._has_failed = False
         self._has_dropped = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def add(self, stream: StreamName, text: str) -> None:
         """Take the next piece of output. After `close` it is dropped, with one warning."""

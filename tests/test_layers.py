@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "taskweaver_ext"
 
 ORDER = (
     "errors",
+    "closing",
     "settings_reader",
     "config",
     "text.surrogates",

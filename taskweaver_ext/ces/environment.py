@@ -13,8 +13,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from taskweaver_ext.ces.kernel_keeper import KernelKeeper
 from taskweaver_ext.ces.kernel_session import MAX_DEATHS_IN_A_ROW, KernelSession
@@ -29,6 +28,7 @@ from taskweaver_ext.ces.results import ExecutionResult
 from taskweaver_ext.ces.session_folder import SessionFolder
 from taskweaver_ext.ces.session_info import SessionInfo
 from taskweaver_ext.ces.startup_scripts import StartupScripts
+from taskweaver_ext.closing import ClosedByWith
 from taskweaver_ext.errors import SessionError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from taskweaver_ext.ces.kernels.gateway_api import GatewaySettings
 
 
-class Environment:
+class Environment(ClosedByWith):
     """Run code on persistent kernels and hear what it does while it runs.
 
     Sessions are independent and may be used from different threads;
@@ -261,17 +261,6 @@ class Environment:
         self._is_closed = True
         self._forgotten.detach()
         self._let_go()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _session(self, session_id: str) -> KernelSession:
         with self._lock:

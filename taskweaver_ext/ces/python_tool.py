@@ -13,8 +13,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.python_call import (
@@ -28,6 +27,7 @@ from taskweaver_ext.ces.python_call import (
 )
 from taskweaver_ext.ces.running_call import OnCellEvent, RunningCall
 from taskweaver_ext.ces.startup_scripts import module_folders
+from taskweaver_ext.closing import ClosedByWith
 from taskweaver_ext.errors import KernelDiedError, KernelError, SessionError
 
 KernelLifetime: TypeAlias = Literal["session", "call"]
@@ -40,7 +40,7 @@ MAX_DEATHS_IN_A_ROW = 2
 _ARTIFACT = re.compile(r"(?:artifact://)?([A-Za-z0-9-]{1,64})")
 
 
-class PythonTool:
+class PythonTool(ClosedByWith):
     """Run cells as an agent asks for them.
 
     A session has a kernel for each folder it works in. Calls of one session
@@ -210,17 +210,6 @@ class PythonTool:
                 self.end_session(session_id)
         if self._own_folder is not None:
             self._own_folder.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def _outputs(self) -> Path:

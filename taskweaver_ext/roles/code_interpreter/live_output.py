@@ -6,16 +6,14 @@ of its last line, what plugins log, and the error it ends with.
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
-
 from taskweaver_ext.ces.events import DisplayProduced, ExecutionEvent, LogRecorded
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, StreamName
+from taskweaver_ext.closing import ClosedByWith
 from taskweaver_ext.event_emitter import PostEventProxy
 from taskweaver_ext.output_batcher import OutputBatcher
 
 
-class LiveOutput:
+class LiveOutput(ClosedByWith):
     """Pass the output of one execution on to a post, in few events and in order."""
 
     def __init__(self, post: PostEventProxy, execution_id: ExecutionId) -> None:
@@ -48,17 +46,6 @@ class LiveOutput:
     def close(self) -> None:
         """Send what is still waiting."""
         self._batcher.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _write_lines(self, stream: StreamName, text: str) -> None:
         """Write whole lines, beginning a new one if something else stands there."""
