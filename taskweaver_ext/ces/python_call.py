@@ -164,6 +164,8 @@ def clamp_timeout(requested: float | None, at_most: float = 0.0) -> float | None
 
 def parse_call(arguments: Mapping[str, Any]) -> PythonCall:
     """Read a call as a model wrote it; a ValueError names every mistake."""
+    if not isinstance(arguments, Mapping):
+        raise ValueError("The call cannot be understood: it must be an object with cells.")
     mistakes = [
         f"there is no parameter {name!r}"
         for name in arguments.keys() - SCHEMA["parameters"]["properties"].keys()

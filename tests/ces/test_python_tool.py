@@ -486,6 +486,16 @@ def test_a_session_that_is_ended_while_its_kernel_starts_leaves_none(
         assert environment.sessions() == []
 
 
+@pytest.mark.parametrize("arguments", [None, [], "print(1)", 3])
+def test_a_call_that_is_no_object_is_explained(
+    arguments: dict[str, object], tool: PythonTool
+) -> None:
+    result = tool.call(arguments)
+
+    assert result.is_error
+    assert "must be an object with cells" in result.text
+
+
 @pytest.mark.parametrize("cells", ["print(1)", []])
 def test_cells_that_are_no_list_of_cells_are_refused(cells: list[str], tool: PythonTool) -> None:
     with pytest.raises(ValueError, match="cells is a list"):

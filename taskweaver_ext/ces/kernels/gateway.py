@@ -23,6 +23,7 @@ from taskweaver_ext.ces.kernels.gateway_connection import GatewayConnection
 from taskweaver_ext.ces.kernels.gateway_line import GatewayLine, LineRefusedError
 from taskweaver_ext.ces.kernels.gateway_messages import GatewayMessages
 from taskweaver_ext.ces.kernels.host import KernelConnection, KernelGone, MessageReceived
+from taskweaver_ext.ces.kernels.tracing import reached
 from taskweaver_ext.ces.kernels.zygote import RUNTIME_FOLDER
 from taskweaver_ext.ces.results import KernelDeath
 from taskweaver_ext.errors import KernelStartError
@@ -62,7 +63,9 @@ class GatewayKernelHost:
     def start(self) -> KernelConnection:
         """Start a kernel, connect to it and send our runtime."""
         self._api.check()
+        reached("the gateway has answered")
         self._kernel_id = self._api.start_kernel()
+        reached("the gateway has started a kernel")
         connection = GatewayConnection(
             self._open_line,
             request_end=self._end_in_background,
@@ -164,6 +167,7 @@ class GatewayKernelHost:
                 f"The gateway at {self._api.url} started a kernel, but there is no line to it:"
                 f" {error}. If a proxy is in between, it must let websockets through."
             ) from error
+        reached("the line to it is open")
         request = connection.run(self._takeover_code())
         while not self._has_said_hello(connection, request):
             if time.monotonic() > deadline:
@@ -171,6 +175,7 @@ class GatewayKernelHost:
                     f"The kernel behind {self._api.url} was not ready after"
                     f" {self._settings.gateway.start_seconds:g} s. Look at the gateway's log."
                 )
+        reached("our runtime has taken over")
 
     def _has_said_hello(self, connection: GatewayConnection, request: str) -> bool:
         has_said_hello = False

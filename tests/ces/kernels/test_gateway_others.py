@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.gateway import GatewayKernelHost
+from taskweaver_ext.ces.kernels.tracing import LOGGER_NAME
 from taskweaver_ext.ces.results import ExecutionStatus
 from tests.support.executions import LIMIT_SECONDS, run, wait_until
 from tests.support.gateways import (
@@ -157,3 +160,24 @@ def test_a_gateway_that_is_killed_is_noticed_soon(tmp_path: Path) -> None:
 
     assert heard.result.status is ExecutionStatus.DIED
     assert "out of reach" in (heard.result.error or "")
+
+
+def test_the_stages_of_a_start_are_logged(
+    shared_environment: Environment,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("TASKWEAVER_DEBUG_STARTUP", "1")
+
+    with caplog.at_level(logging.INFO, LOGGER_NAME):
+        shared_environment.start_session("s2")
+        shared_environment.stop_session("s2")
+
+    assert re.findall(r"start of kernel s2: (.+) after", caplog.text) == [
+        "the gateway has answered",
+        "the gateway has started a kernel",
+        "the line to it is open",
+        "our runtime has taken over",
+        "startup scripts and plugins are loaded",
+        "done",
+    ]

@@ -55,7 +55,7 @@ def test_the_stages_of_a_start_are_logged_with_their_times_when_asked_for(
         "process N started",
         "connected",
         "ready",
-        "startup scripts have run",
+        "startup scripts and plugins are loaded",
         "done",
     ]
     assert sorted(map(float, times)) == [float(time) for time in times]
@@ -89,4 +89,4 @@ def test_the_command_line_shows_the_trace_on_standard_error(
 
     assert result.stdout == "42\n"
     assert "> ExecuteRequest" in result.stderr
-    assert "startup scripts have run after" in result.stderr
+    assert "startup scripts and plugins are loaded after" in result.stderr
