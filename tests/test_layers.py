@@ -33,6 +33,7 @@ ORDER = (
     "ces.audit",
     "ces.child_environment",
     "ces.process_tree",
+    "ces.guardian",
     "ces.interpreters",
     "ces.kernel_runtime",
     "ces.kernels.host",

@@ -32,6 +32,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from taskweaver_ext.ces.guardian import Guardian
 from taskweaver_ext.ces.process_tree import (
     MARK,
     ProcessFamily,
@@ -111,6 +112,9 @@ class BashProcess:
             os.close(reports_in)
         self._family = ProcessFamily(self._process.pid, self._mark, started_ticks)
         self._family.tag()
+        self._guardian: Guardian | None = None
+        with contextlib.suppress(OSError):  # where there is no room for it, we go without
+            self._guardian = Guardian(path, self._family)
         os.set_blocking(self.reports, False)
         self._send(_PREPARE)
 
@@ -244,6 +248,8 @@ class BashProcess:
         """End it with everything it started, and let go of what is ours."""
         kill_family(self._family)
         self._process.wait()
+        if self._guardian is not None:
+            self._guardian.dismiss()
         os.close(self._lines)
         os.close(self.reports)
         self._folder.cleanup()

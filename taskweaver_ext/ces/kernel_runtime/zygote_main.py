@@ -31,6 +31,7 @@ from typing import Any
 from cold_start import load_runtime_package  # type: ignore[import-not-found]
 
 _LENGTH = struct.Struct("!I")
+_MARK = "TASKWEAVER_PROCESS_MARK"
 
 # What a kernel imports between its start and its first few executions. Nothing that reads
 # its environment when it is imported: kernels have one of their own.
@@ -47,7 +48,8 @@ class Zygote:
 
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
-        self._kernels: set[int] = set()
+        self._kernels: dict[int, str] = {}
+        """Those that live, with the mark that all they start carries in its environment."""
 
     def serve(self) -> None:
         """Answer requests until the other side is gone."""
@@ -60,6 +62,7 @@ class Zygote:
         for kernel in self._kernels:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(kernel, signal.SIGKILL)
+        _kill_marked([mark for mark in self._kernels.values() if mark])
         os._exit(0)  # at once: there is nothing to tidy up, and somebody waits
 
     def _read(self) -> Any:
@@ -81,7 +84,7 @@ class Zygote:
 
     def _wait(self, kernel: int) -> int | None:
         """How a kernel ended, which it has; None for one that another zygote forked."""
-        self._kernels.discard(kernel)
+        self._kernels.pop(kernel, None)
         try:
             return os.waitpid(kernel, 0)[1]
         except ChildProcessError:
@@ -90,12 +93,22 @@ class Zygote:
     def _fork(self, request: dict[str, Any]) -> int:
         kernel = os.fork()
         if kernel:
-            self._kernels.add(kernel)
+            self._kernels[kernel] = request["environment"].get(_MARK, "")
             return kernel
         self._requests.close()
         _become_kernel(request)
         # Out through `main` and the interpreter's own end: exit handlers run, files are flushed.
         sys.exit()
+
+
+def _kill_marked(marks: list[str]) -> None:
+    """Kill what kernels started in sessions of its own."""
+    wanted = [f"{_MARK}={mark}".encode() for mark in marks]
+    for pid in [int(name) for name in os.listdir("/proc") if name.isdecimal()] if wanted else []:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+            variables = file.read().split(b"\0")
+            if any(mark in variables for mark in wanted):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _become_kernel(request: dict[str, Any]) -> None:
