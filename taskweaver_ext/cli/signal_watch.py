@@ -6,21 +6,40 @@ while that holds a lock; a call that takes locks must not be made from there.
 
 from __future__ import annotations
 
+import os
 import queue
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+EXIT_INTERRUPTED = 130
+
+_STUCK_SECONDS = 5.0
+"""How long the cleaning up may take after a signal that nobody was there to hear."""
+_STDERR = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Listener:
+    """Who hears signals."""
+
+    on_signal: Callable[[int], None]
+    on_no_effect: Callable[[], None]
+    no_effect_after_seconds: float
 
 
 class SignalWatch:
     """Take over the signals that mean "stop" for as long as the `with` block lasts.
 
     Until `pass_to` is called, the first signal raises KeyboardInterrupt in the
-    main thread. Afterwards all go to the function given there.
+    main thread, and ends the program should the block not be left soon: an
+    interrupt can come where nothing was prepared for it, such as between
+    starting a kernel and noting that it runs. Afterwards all signals go to the
+    function given there.
 
     Threads:
         The handlers run on the main thread and only put into `_arrived`; one
@@ -30,7 +49,10 @@ class SignalWatch:
     def __init__(self) -> None:
         self._arrived: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._previous: dict[signal.Signals, Any] = {}
-        self._thread: threading.Thread | None = None
+        self._listener: _Listener | None = None
+        self._thread = threading.Thread(
+            target=self._call_out, name="taskweaver-signals", daemon=True
+        )
         self.count = 0
         """How many signals have come."""
 
@@ -44,32 +66,36 @@ class SignalWatch:
 
         `on_no_effect` is called once when nothing has ended the block so long after a signal.
         """
-
-        def call_out() -> None:
-            seconds: float | None = None
-            while True:
-                try:
-                    number = self._arrived.get(timeout=seconds)
-                except queue.Empty:
-                    on_no_effect()
-                    seconds = None
-                    continue
-                if number is None:
-                    return
-                on_signal(number)
-                seconds = no_effect_after_seconds
-
-        self._thread = threading.Thread(target=call_out, name="taskweaver-signals", daemon=True)
-        self._thread.start()
+        self._listener = _Listener(on_signal, on_no_effect, no_effect_after_seconds)
 
     def _take(self, number: int, _frame: FrameType | None) -> None:
         self.count += 1
-        if self._thread is not None:
-            self._arrived.put(number)
-        elif self.count == 1:  # a second one must not cut short the cleaning up
+        is_heard = self._listener is not None
+        self._arrived.put(number)
+        if not is_heard and self.count == 1:  # a second one must not cut short the cleaning up
             raise KeyboardInterrupt
 
+    def _call_out(self) -> None:
+        seconds: float | None = None
+        on_no_effect: Callable[[], None] = _end_at_once
+        while True:
+            try:
+                number = self._arrived.get(timeout=seconds)
+            except queue.Empty:
+                on_no_effect()
+                seconds = None
+                continue
+            if number is None:
+                return
+            if (listener := self._listener) is None:
+                seconds = _STUCK_SECONDS
+            else:
+                listener.on_signal(number)
+                seconds = listener.no_effect_after_seconds
+                on_no_effect = listener.on_no_effect
+
     def __enter__(self) -> Self:
+        self._thread.start()
         for number in SIGNALS:
             # A signal that whoever started us has set to be ignored (nohup) stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -82,8 +108,13 @@ class SignalWatch:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._thread is not None:
-            self._arrived.put(None)
-            self._thread.join()
+        self._arrived.put(None)
+        self._thread.join()
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+
+
+def _end_at_once() -> None:
+    """End the program without waiting for anything; its kernels notice and end too."""
+    os.write(_STDERR, b"[Cancelled] What was being started did not end and is left to itself.\n")
+    os._exit(EXIT_INTERRUPTED)

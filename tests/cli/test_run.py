@@ -69,6 +69,8 @@ def start(tmp_path: Path, environ: dict[str, str]) -> Iterator[Callable[..., Any
                 text=True,
                 cwd=tmp_path,
                 env=environ,
+                # Under `nohup` we ignore it, and programs would go on doing so.
+                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
             )
         )
         return started[-1]
@@ -381,6 +383,40 @@ def test_output_that_cannot_be_written_is_a_failure(environ: dict[str, str]) -> 
 
     assert result.returncode == 1
     assert "standard output cannot be written: No space left on device" in result.stderr
+
+
+def test_input_of_code_whose_stdin_is_closed_is_at_its_end(environ: dict[str, str]) -> None:
+    command = shlex.join([*PROGRAM, "run", "-c", "print('begun'); input()"])
+    result = subprocess.run(
+        ["bash", "-c", f"{command} <&-"],
+        capture_output=True,
+        text=True,
+        env=environ,
+        timeout=LIMIT_SECONDS,
+    )
+
+    assert result.stdout == "begun\n"
+    assert result.stderr.rstrip().endswith("EOFError:")
+    assert result.returncode == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_kernel_that_takes_long_to_start_can_be_stopped(
+    start: Callable[..., Any], tmp_path: Path, number: signal.Signals
+) -> None:
+    python, pid_file = tmp_path / "python", tmp_path / "pid"
+    python.write_text(f"#!/bin/bash\necho $$ >{pid_file}\nexec sleep 600\n")
+    python.chmod(0o700)
+    process = start("-c", "print('never')", "--python", str(python))
+    wait_until(lambda: pid_file.exists() and pid_file.read_text())
+
+    process.send_signal(number)
+
+    assert process.wait(LIMIT_SECONDS) == 130
+    assert process.stdout.read() == ""
+    assert process.stderr.read() == "[Cancelled]\n"
+    wait_until_gone(int(pid_file.read_text()))
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -127,6 +127,9 @@ class LocalKernelHost:
         except (TimeoutError, ConnectionError) as error:
             connection.close()
             raise self._start_error(str(error)) from error
+        except BaseException:  # Ctrl-C: open sockets would keep their context from ending
+            connection.close()
+            raise
         reached("ready")
         return connection
 

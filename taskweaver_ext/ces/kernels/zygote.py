@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -178,6 +179,9 @@ class Zygote:
             self._socket.close()
             self._socket = None
         if self._process is not None:
+            if not self._is_ready:  # it has no kernels yet, and may take long to notice
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
             if not _ends_in_time(self._process.pid):
                 self._process.kill()
             self._process.wait()
