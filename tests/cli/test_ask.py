@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.config import FILE_NAME
-from tests.support.emulated_terminal import LIMIT_SECONDS, EmulatedTerminal
+from tests.support.emulated_terminal import EmulatedTerminal
 from tests.support.model_server import HttpFailure, ModelServer, ScriptedAnswer, ScriptEntry
+from tests.support.terminal_program import LIMIT_SECONDS
 
 PROGRAM = [sys.executable, "-m", "taskweaver_ext.cli.main"]
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.emulated_terminal import EmulatedTerminal
+from tests.support.chat_terminal import PROMPT, ChatTerminal
 from tests.support.model_server import ModelServer, ScriptedAnswer, ScriptEntry
-
-PROMPT = "You ▸"
 
 
 def planner(message: str, to: str = "CodeInterpreter") -> ScriptedAnswer:
@@ -35,29 +30,22 @@ def code(source: str, language: str = "python") -> ScriptedAnswer:
 @contextmanager
 def chatting(
     project: Path, script: Sequence[ScriptEntry]
-) -> Iterator[tuple[EmulatedTerminal, ModelServer]]:
+) -> Iterator[tuple[ChatTerminal, ModelServer]]:
     """A chat with a model that follows a script, at its prompt."""
-    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-    variables = {**kept, "HOME": str(project), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
     with ModelServer(script) as server:
         settings = {"llm.api_base": server.openai_url, "llm.api_key": "k", "llm.max_retries": 0}
         (project / "taskweaver_config.json").write_text(json.dumps(settings))
-        arguments = [sys.executable, "-m", "taskweaver_ext.cli.main", "chat"]
-        with EmulatedTerminal(arguments, cwd=project, environ=variables, rows=40) as chat:
-            chat.wait_for(PROMPT)
+        with ChatTerminal(project, rows=40) as chat:
             yield chat, server
-            if chat.process.poll() is None:
-                chat.process.send_signal(signal.SIGTERM)
-                chat.wait()
 
 
-def test_shell_code_runs_only_when_approved(tmp_path: Path) -> None:
+def test_shell_code_runs_only_when_approved(project: Path) -> None:
     script = [
         planner("say hello"),
         code("echo hello from shell", "bash"),
         planner("Said hello.", "User"),
     ]
-    with chatting(tmp_path, script) as (chat, _):
+    with chatting(project, script) as (chat, _):
         chat.press("say hello\r")
         chat.wait_for("Run it? [y]es, [n]o, [e]dit:")
         assert any("1  echo hello from shell" in line for line in chat.screen.all_lines)
@@ -69,13 +57,13 @@ def test_shell_code_runs_only_when_approved(tmp_path: Path) -> None:
         chat.wait_for("Said hello.")
 
 
-def test_code_can_be_edited_before_it_runs(tmp_path: Path) -> None:
+def test_code_can_be_edited_before_it_runs(project: Path) -> None:
     script = [
         planner("say hello"),
         code("echo dangerous", "bash"),
         planner("Done.", "User"),
     ]
-    with chatting(tmp_path, script) as (chat, _):
+    with chatting(project, script) as (chat, _):
         chat.press("say hello\r")
         chat.wait_for("Run it?")
         chat.press("e\r")
@@ -88,15 +76,15 @@ def test_code_can_be_edited_before_it_runs(tmp_path: Path) -> None:
         assert not any("│   dangerous" in line for line in chat.screen.all_lines)
 
 
-def test_what_is_refused_does_not_run_and_the_agent_is_told(tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
+def test_what_is_refused_does_not_run_and_the_agent_is_told(project: Path) -> None:
+    mark = project / "mark"
     script = [
         planner("make a mark"),
         code(f"touch {mark}", "bash"),
         planner("As you wish.", "User"),
         planner("As you wish.", "User"),
     ]
-    with chatting(tmp_path, script) as (chat, server):
+    with chatting(project, script) as (chat, server):
         chat.press("make a mark\r")
         chat.wait_for("Run it?")
         chat.press("n\r")
@@ -106,7 +94,7 @@ def test_what_is_refused_does_not_run_and_the_agent_is_told(tmp_path: Path) -> N
         assert "does not want" in json.dumps(server.requests[-1].body)
 
 
-def test_approval_of_everything_and_patterns_that_are_always_allowed(tmp_path: Path) -> None:
+def test_approval_of_everything_and_patterns_that_are_always_allowed(project: Path) -> None:
     script = [
         planner("two things"),
         code("print('python', 'asked')"),
@@ -114,7 +102,7 @@ def test_approval_of_everything_and_patterns_that_are_always_allowed(tmp_path: P
         code("echo allowed always", "bash"),
         planner("Done.", "User"),
     ]
-    with chatting(tmp_path, script) as (chat, _):
+    with chatting(project, script) as (chat, _):
         chat.press("/approve ask 'echo *'\r")
         chat.wait_for("Always allowed: echo *")
         chat.press("go\r")
@@ -127,9 +115,9 @@ def test_approval_of_everything_and_patterns_that_are_always_allowed(tmp_path: P
         assert sum("Run it?" in line for line in chat.screen.all_lines) == 1
 
 
-def test_what_people_run_is_told_to_the_agent_only_with_auto_on(tmp_path: Path) -> None:
+def test_what_people_run_is_told_to_the_agent_only_with_auto_on(project: Path) -> None:
     script = [planner("First.", "User"), planner("Second.", "User"), planner("Third.", "User")]
-    with chatting(tmp_path, script) as (chat, server):
+    with chatting(project, script) as (chat, server):
         chat.press("> print('kept', 'private')\r")
         chat.wait_for("kept private")
         chat.press("/auto on\r")
@@ -154,9 +142,9 @@ def test_what_people_run_is_told_to_the_agent_only_with_auto_on(tmp_path: Path) 
     assert "First." not in third
 
 
-def test_ctrl_c_stops_a_reply_and_the_chat_goes_on(tmp_path: Path) -> None:
+def test_ctrl_c_stops_a_reply_and_the_chat_goes_on(project: Path) -> None:
     stalled = ScriptedAnswer(planner("never", "User").text[:40], ending="stall")
-    with chatting(tmp_path, [stalled, planner("Here I am.", "User")]) as (chat, server):
+    with chatting(project, [stalled, planner("Here I am.", "User")]) as (chat, server):
         chat.press("hello\r")
         server.wait_for_request()
         chat.wait_for("Ctrl-C stops")
@@ -169,14 +157,14 @@ def test_ctrl_c_stops_a_reply_and_the_chat_goes_on(tmp_path: Path) -> None:
         chat.wait_for("Here I am.")
 
 
-def test_a_kernel_killed_in_a_round_is_told_and_the_chat_goes_on(tmp_path: Path) -> None:
+def test_a_kernel_killed_in_a_round_is_told_and_the_chat_goes_on(project: Path) -> None:
     script = [
         planner("die"),
         code("import os; os.kill(os.getpid(), 9)"),
         code("print('alive', 'again')"),
         planner("It works again.", "User"),
     ]
-    with chatting(tmp_path, script) as (chat, _):
+    with chatting(project, script) as (chat, _):
         chat.press("die\r")
 
         chat.wait_for("[execution_status] DIED")

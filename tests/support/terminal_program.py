@@ -16,8 +16,10 @@ from typing import Self
 
 LIMIT_SECONDS = 60.0
 
+# Under `nohup` we ignore SIGHUP, and programs would go on doing so.
 _TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios;"
+    "import fcntl, os, signal, sys, termios;"
+    "signal.signal(signal.SIGHUP, signal.SIG_DFL);"
     "fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
@@ -32,8 +34,13 @@ class TerminalProgram:
         *,
         cwd: Path,
         environ: Mapping[str, str] | None = None,
+        size: tuple[int, int] = (24, 80),
     ) -> None:
+        self.seen = ""
         self._terminal, theirs = pty.openpty()
+        termios.tcsetwinsize(self._terminal, size)
+        self.attributes = termios.tcgetattr(theirs)
+        """The terminal's settings before the program ran."""
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _TAKE_TERMINAL, *arguments],
@@ -46,40 +53,70 @@ class TerminalProgram:
             )
         finally:
             os.close(theirs)
-        self.seen = ""
 
-    def press(self, text: str) -> None:
-        """Type; "\\x03" is Ctrl-C, "\\n" is Enter."""
-        os.write(self._terminal, text.encode())
+    def press(self, keys: str) -> None:
+        """Type; "\\x03" is Ctrl-C, "\\r" is Enter."""
+        os.write(self._terminal, keys.encode())
 
-    def wait_for(self, text: str) -> None:
-        """Wait until `text` is on the screen."""
-        deadline = time.monotonic() + LIMIT_SECONDS
-        while text not in self.seen:
-            assert self._read(deadline), f"{text!r} is not in {self.seen!r}"
+    def wait_for(self, text: str, *, times: int = 1) -> float:
+        """Wait until `text` has appeared so often; return the seconds that took."""
+        began = time.monotonic()
+        while self.count(text) < times:
+            left = began + LIMIT_SECONDS - time.monotonic()
+            assert left > 0, f"{text!r} did not appear:\n{self.recent}"
+            assert self.read(left), f"the program ended without {text!r}:\n{self.recent}"
+        return time.monotonic() - began
+
+    def count(self, text: str) -> int:
+        """How often `text` has appeared."""
+        return self.seen.count(text)
+
+    @property
+    def recent(self) -> str:
+        """What a message about a failure shows of it."""
+        return self.seen
 
     def wait(self) -> int:
         """Wait for the program's end and return its exit code."""
         deadline = time.monotonic() + LIMIT_SECONDS
-        while self._read(deadline):
-            pass
+        while self.read(deadline - time.monotonic()):
+            assert time.monotonic() < deadline, f"the program did not end:\n{self.recent}"
         return self.process.wait(LIMIT_SECONDS)
+
+    @property
+    def current_attributes(self) -> list[int | list[bytes | int]]:
+        """The terminal's settings as they are now."""
+        return termios.tcgetattr(self._terminal)
 
     @property
     def echoes(self) -> bool:
         """Whether what is typed appears."""
         return bool(termios.tcgetattr(self._terminal)[3] & termios.ECHO)
 
-    def _read(self, deadline: float) -> bool:
-        """Take in what appears next; False at the program's end."""
-        ready, _, _ = select.select([self._terminal], [], [], max(0, deadline - time.monotonic()))
-        assert ready, f"nothing more came after {self.seen!r}"
+    def read(self, seconds: float) -> bool:
+        """Take in what appears next, if anything does in time; False at the program's end."""
+        ready, _, _ = select.select([self._terminal], [], [], max(0, seconds))
+        if not ready:
+            return self.process.poll() is None
         try:
-            piece = os.read(self._terminal, 65536)
+            content = os.read(self._terminal, 65536)
         except OSError:  # Linux says so when nobody has the terminal any more
             return False
-        self.seen += piece.decode("utf-8", "replace")
-        return bool(piece)
+        self._take(content)
+        return bool(content)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody is still at the terminal."""
+        return self._terminal >= 0
+
+    def hang_up(self) -> None:
+        """Close the terminal, as somebody does who closes its window."""
+        os.close(self._terminal)
+        self._terminal = -1
+
+    def _take(self, content: bytes) -> None:
+        self.seen += content.decode("utf-8", "replace")
 
     def __enter__(self) -> Self:
         return self
@@ -92,4 +129,5 @@ class TerminalProgram:
     ) -> None:
         self.process.kill()
         self.process.wait()
-        os.close(self._terminal)
+        if self.is_open:
+            self.hang_up()
