@@ -8,6 +8,8 @@ imported only when it is run; its line of help is in the table below, so that
 from __future__ import annotations
 
 import difflib
+import errno
+import os
 import sys
 from importlib import import_module
 from typing import NoReturn
@@ -36,6 +38,8 @@ DEFAULT_COMMAND = "chat"
 """Runs when no command is given."""
 
 _OWN_OPTIONS = ("-h", "--help", "--version", "--debug")
+
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 EXIT_FAILED = 1
 EXIT_MISUSED = 2
@@ -118,6 +122,7 @@ def _set_up_logging(*, is_debugging: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
+    _open_missing_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
     is_debugging = arguments[:1] == ["--debug"]
     try:
@@ -139,10 +144,16 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except Exception as error:  # whatever it is, a person is to read it
         if is_debugging:
             raise
-        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        _show_error(what, f"{PROGRAM} --debug {' '.join(arguments[:1])} ... shows where")
+        _show_error(*_explain(error, arguments))
         sys.exit(EXIT_FAILED)
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def _open_missing_streams() -> None:
+    """Let nothing that is opened later be taken for a standard stream that we were not given."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - as long as we live
 
 
 def _with_command(arguments: list[str]) -> list[str]:
@@ -153,6 +164,14 @@ def _with_command(arguments: list[str]) -> list[str]:
     return (
         [*own, DEFAULT_COMMAND, *rest] if names_none and DEFAULT_COMMAND in COMMANDS else arguments
     )
+
+
+def _explain(error: Exception, arguments: list[str]) -> tuple[str, str]:
+    """What happened that nobody foresaw, and what can be done about it."""
+    if isinstance(error, OSError) and error.filename is None and error.errno in _CANNOT_WRITE:
+        return f"there is no room to write: {error.strerror}", "make room, or write elsewhere"
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return what, f"{PROGRAM} --debug {' '.join(arguments[:1])} ... shows where"
 
 
 def _show_error(message: str, hint: str) -> None:

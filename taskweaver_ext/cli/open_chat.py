@@ -11,6 +11,7 @@ import click
 
 from taskweaver_ext import config
 from taskweaver_ext.app import TaskWeaverApp
+from taskweaver_ext.ces.results import StreamName
 from taskweaver_ext.chat.console.chat import ConsoleChat
 from taskweaver_ext.chat.console.chat_session import SessionSource
 from taskweaver_ext.chat.console.display import Display
@@ -63,9 +64,12 @@ def _chat_on_terminal(source: SessionSource, history_path: Path) -> int:
 
 def _chat_through_pipes(source: SessionSource) -> int:
     streams = Screen()
-    transcript = PlainTranscript(
-        streams.write, on_answer=lambda answer: streams.write("stdout", f"{answer}\n")
-    )
+
+    def write(stream: StreamName, text: str) -> None:
+        if streams.failure is None and not streams.write(stream, text):
+            runner.abandon()
+
+    transcript = PlainTranscript(write, on_answer=lambda answer: write("stdout", f"{answer}\n"))
     display = Display(PlainScreen(_STDERR, sys.stderr.encoding), transcript, has_spinner=False)
     lines = StandardInput()
     runner = RequestRunner(
@@ -78,6 +82,7 @@ def _chat_through_pipes(source: SessionSource) -> int:
         runner.start(signals.pass_to)
         stack.callback(runner.close)
         exit_code = PipedChat(runner).run(_lines_of(lines))
+        streams.say_failure()
         return EXIT_INTERRUPTED if signals.count else exit_code
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import shutil
 import signal
 import sys
@@ -247,9 +246,8 @@ class _Run:
         return END_OF_INPUT if line is None else line
 
     def _exit_code(self, result: ExecutionResult) -> int:
-        if isinstance(failure := self.screen.failure, OSError):
-            if failure.errno != errno.EPIPE:
-                self.screen.say(f"error: standard output cannot be written: {failure.strerror}")
+        if self.screen.failure is not None:
+            self.screen.say_failure()
             return EXIT_FAILED
         if result.is_success:
             return EXIT_DONE

@@ -5,6 +5,7 @@ A pipe gets the text as it is; a terminal gets nothing but text and colours.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import sys
@@ -47,6 +48,11 @@ class Screen:
             if self._streams["stderr"].filter and not self._is_at_line_start:
                 self._put("stderr", "\n")
             self._put("stderr", strip_terminal(line) + "\n")
+
+    def say_failure(self) -> None:
+        """Say why standard output cannot be written to, unless its reader has had enough."""
+        if self.failure is not None and self.failure.errno != errno.EPIPE:
+            self.say(f"error: standard output cannot be written: {self.failure.strerror}")
 
     def leave_line(self) -> None:
         """The terminal has something on its line that we did not write, such as `^C`."""

@@ -109,6 +109,23 @@ def test_what_a_prompt_does_not_need_is_imported_after_it() -> None:
     assert not loaded & {"rich.markdown", "IPython", "pygments", "openai", "httpx"}
 
 
+def test_help_that_cannot_be_written_is_a_failure_in_one_line_and_a_next_step() -> None:
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "taskweaver_ext.cli.main", "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+
+    assert result.returncode == 1
+    assert result.stderr.splitlines() == [
+        "error: there is no room to write: No space left on device",
+        "hint: make room, or write elsewhere",
+    ]
+
+
 def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--version") == 0
     assert capsys.readouterr().out == f"taskweaver-ext {version('taskweaver_ext')}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from taskweaver_ext.chat.console.commands import Commands
@@ -12,6 +13,8 @@ from taskweaver_ext.errors import TaskWeaverError
 EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
+
+_log = logging.getLogger(__name__)
 
 
 class PipedChat:
@@ -32,6 +35,8 @@ class PipedChat:
             if request.command == "exit":
                 break
             has_failed = not self._do(request) or has_failed
+            if self._runner.is_abandoned:
+                return EXIT_FAILED
             if self._runner.was_stopped:
                 return EXIT_INTERRUPTED
         return EXIT_FAILED if has_failed else EXIT_DONE
@@ -53,4 +58,8 @@ class PipedChat:
         except TaskWeaverError as error:
             if not self._runner.was_stopped:
                 self._runner.display.say(f"error: {error}")
+            return False
+        except Exception as error:  # noqa: BLE001 - the next request may fare better
+            _log.exception("A request failed")
+            self._runner.display.say(f"error: {type(error).__name__}: {error}")
             return False

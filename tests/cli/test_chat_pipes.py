@@ -1,0 +1,112 @@
+"""The chat without a terminal that can do more than print lines."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.chat_terminal import CHAT, environ, run_piped
+from tests.support.emulated_terminal import EmulatedTerminal
+from tests.support.terminal_program import LIMIT_SECONDS
+
+
+def test_piped_input_is_one_request_per_line_with_plain_output(project: Path) -> None:
+    done = run_piped(project, "> x = 20\n> print(x + 1)\n! echo from shell; echo oops >&2\n/mode\n")
+
+    assert done.stdout == "21\nfrom shell\n"
+    assert "oops" in done.stderr
+    assert "go to: agent" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert done.returncode == 0
+
+
+def test_a_failed_request_is_exit_code_1_and_the_next_one_is_still_done(project: Path) -> None:
+    done = run_piped(project, "> 1/0\nplan something\n> print('next')\n/exit\n> print('never')\n")
+
+    assert done.stdout == "next\n"
+    assert "ZeroDivisionError" in done.stderr
+    assert "No model is set" in done.stderr
+    assert done.returncode == 1
+
+
+def test_a_signal_ends_a_piped_chat_that_waits_for_a_line(project: Path) -> None:
+    process = subprocess.Popen(
+        CHAT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=project,
+        env=environ(project.parent),
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        process.stdin.write("> print('ready', flush=True)\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(LIMIT_SECONDS) == 130
+
+
+def test_a_chat_whose_output_nobody_reads_stops_what_runs_and_ends(project: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = run_piped(project, "! yes\n> print('never')\n", stdout=write)
+    finally:
+        os.close(write)
+
+    assert done.returncode == 1
+    assert done.stderr == ""
+
+
+def test_a_chat_whose_output_has_no_room_says_so_in_one_line(project: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = run_piped(project, "> print(1)\n> print(2)\n", stdout=full.fileno())
+
+    assert done.returncode == 1
+    assert done.stderr == "error: standard output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("redirections", "output", "exit_code"),
+    [
+        ("<&-", "", 0),
+        ("2>&- <<< '> print(6 * 7)'", "42\n", 0),
+        ("2>/dev/full <<< '> print(6 * 7); 1/0'", "42\n", 1),
+        (">&- <<< '> print(6 * 7)'", "", 0),
+        ("<&- >&- 2>&-", "", 0),
+    ],
+)
+def test_a_chat_gets_along_without_standard_streams(
+    project: Path, redirections: str, output: str, exit_code: int
+) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{shlex.join(CHAT)} {redirections}"],
+        capture_output=True,
+        text=True,
+        cwd=project,
+        env=environ(project.parent),
+        timeout=LIMIT_SECONDS,
+    )
+
+    assert (done.stdout, done.stderr, done.returncode) == (output, "", exit_code)
+
+
+@pytest.mark.parametrize("term", ["", "dumb", "unknown"])
+def test_a_terminal_nobody_knows_gets_plain_lines(project: Path, term: str) -> None:
+    variables = {**environ(project.parent), "TERM": term}
+    with EmulatedTerminal(CHAT, cwd=project, environ=variables) as chat:
+        chat.press("> print('dumb but', 'fine')\n")
+        chat.wait_for("dumb but fine")
+        chat.press("\x04")
+
+        assert chat.wait() == 0
+        assert b"\x1b" not in chat.screen.received
