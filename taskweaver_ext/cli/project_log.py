@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import logging.handlers
 import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from taskweaver_ext.config import LoggingConfig
 
@@ -42,13 +43,25 @@ def logging_to_project(config: LoggingConfig) -> Iterator[None]:
         handler.close()
 
 
+class _LogFile(logging.handlers.RotatingFileHandler):
+    """A log that keeps silent about a full disk: whoever is at the terminal has work to do."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Hear that a record could not be written."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        """Close the file, also when its last lines cannot be written."""
+        with suppress(OSError):
+            super().close()
+
+
 def _open(config: LoggingConfig) -> logging.Handler:
     config.log_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = config.log_folder / config.log_file
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-    handler = logging.handlers.RotatingFileHandler(
-        path, maxBytes=MAX_LOG_BYTES, backupCount=1, encoding="utf-8"
-    )
+    handler = _LogFile(path, maxBytes=MAX_LOG_BYTES, backupCount=1, encoding="utf-8")
     handler.setFormatter(logging.Formatter(_FORMAT))
     handler.setLevel(config.level.upper())
     return handler

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from pathlib import Path
 
@@ -14,12 +15,15 @@ from taskweaver_ext.chat.console.prompt import Prompt, QuestionRefusedError
 from taskweaver_ext.chat.console.request_runner import PassSignals, RequestRunner
 from taskweaver_ext.chat.console.requests import Request, parse_request
 from taskweaver_ext.chat.console.rows import DIM, RED, Painter
-from taskweaver_ext.chat.console.screen import TerminalScreen, quiet_typing
+from taskweaver_ext.chat.console.screen import TerminalScreen
+from taskweaver_ext.chat.console.terminal_hold import holding_terminal
 from taskweaver_ext.chat.console.transcript import Transcript
 from taskweaver_ext.errors import TaskWeaverError
 
 EXIT_DONE = 0
 EXIT_INTERRUPTED = 130
+
+_log = logging.getLogger(__name__)
 
 
 class ConsoleChat:
@@ -52,7 +56,7 @@ class ConsoleChat:
 
     def run(self, pass_signals_to: PassSignals) -> int:
         """Chat until the person leaves; return the exit code."""
-        with quiet_typing():
+        with holding_terminal(self._display.suspend_with):
             self._runner.start(pass_signals_to)
             try:
                 self._display.say(WELCOME, color=DIM)
@@ -73,7 +77,7 @@ class ConsoleChat:
         while not self._runner.is_asked_to_end:
             try:
                 with (
-                    self._runner.session.emitter.subscribe(self._display.inbox),
+                    self._runner.hearing.open(),
                     self._display.showing_above(self._prompt),
                 ):
                     line = self._prompt.read()
@@ -99,6 +103,9 @@ class ConsoleChat:
         except TaskWeaverError as error:
             if not self._runner.was_stopped:
                 self._display.say(f"error: {error}", color=RED)
+        except Exception as error:  # noqa: BLE001 - the next request may fare better
+            _log.exception("A request failed")
+            self._display.say(f"error: {type(error).__name__}: {error}", color=RED)
         return True
 
     def _find_names(self, code: str) -> list[KernelName]:

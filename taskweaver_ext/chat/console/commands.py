@@ -72,7 +72,8 @@ class Commands:
         except MisusedError as error:
             self._say(str(error), color=YELLOW)
         except OSError as error:
-            self._say(f"{error.filename}: {error.strerror}", color=YELLOW)
+            where = f"{error.filename}: " if error.filename else ""
+            self._say(f"{where}{error.strerror}", color=YELLOW)
         return True
 
     def _help(self, _arguments: str) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from taskweaver_ext.event_emitter import SessionEventEmitter
 from taskweaver_ext.session_events import SessionEventHandler, TaskWeaverEvent
 
 MAX_WAITING_CHARS = 4 << 20
@@ -44,14 +46,22 @@ class StopBegan:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspension:
+    """Ctrl-Z was pressed."""
+
+    suspend: Callable[[], None]
+    """Stops us; returns when we are to go on."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkEnded:
     """The execution thread is done."""
 
 
-Item: TypeAlias = TaskWeaverEvent | Question | Remark | StopBegan | WorkEnded
+Item: TypeAlias = TaskWeaverEvent | Question | Remark | StopBegan | Suspension | WorkEnded
 
 
-class Inbox(SessionEventHandler):
+class Inbox:
     """A queue of what is to be shown, bounded in size.
 
     Threads:
@@ -67,8 +77,8 @@ class Inbox(SessionEventHandler):
         self._waiting_chars = 0
         self._is_closed = False
 
-    def handle(self, event: TaskWeaverEvent) -> None:
-        """Hear an event of the session."""
+    def put_event(self, event: TaskWeaverEvent) -> None:
+        """Add an event of a session, once there is room for it."""
         with self._room:
             while self._waiting_chars > MAX_WAITING_CHARS and not self._is_closed:
                 self._room.wait(_LOOK_AGAIN_SECONDS)
@@ -98,3 +108,24 @@ class Inbox(SessionEventHandler):
         with self._room:
             self._is_closed = True
             self._room.notify_all()
+
+
+class Hearing(SessionEventHandler):
+    """Puts what a session says into an inbox: while a block lasts, and what was said between two.
+
+    What code writes after its end may come at any time.
+    """
+
+    def __init__(self, emitter: SessionEventEmitter, inbox: Inbox) -> None:
+        self._emitter = emitter
+        self._inbox = inbox
+        self._heard = emitter.last_seq
+
+    def open(self) -> AbstractContextManager[None]:
+        """Hear everything new for the length of a block; at its end all that was said is there."""
+        return self._emitter.subscribe(self, after=self._heard)
+
+    def handle(self, event: TaskWeaverEvent) -> None:
+        """Hear an event; called by one thread at a time, in order."""
+        self._heard = max(self._heard, event.seq)
+        self._inbox.put_event(event)

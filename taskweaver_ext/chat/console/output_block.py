@@ -7,9 +7,10 @@ costs the screen next to nothing, and memory nothing at all: what is hidden is o
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import IO
 
 from taskweaver_ext.ces.results import StreamName
@@ -34,7 +35,7 @@ _LINE_CHARS = 8192
 _MEMORY_BYTES = 1 << 20
 _ERROR_MARK = "\x01"
 """Before a kept line of standard error; no line contains it, because folders remove it."""
-_FRAMES: dict[StreamName, str] = {"stdout": OUTPUT, "stderr": ERROR_OUTPUT}
+FRAMES: Mapping[StreamName, str] = {"stdout": OUTPUT, "stderr": ERROR_OUTPUT}
 _COLORS: dict[StreamName, str] = {"stdout": "", "stderr": RED}
 
 
@@ -43,30 +44,41 @@ class HiddenLines:
 
     def __init__(self) -> None:
         self.count = 0
+        self._failure: OSError | None = None
         self._file: IO[str] = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - `close` ends it
             max_size=_MEMORY_BYTES, mode="w+", encoding="utf-8", errors="replace", newline="\n"
         )
 
     def add(self, stream: StreamName, lines: list[str]) -> None:
-        """Keep lines of one stream."""
+        """Keep lines of one stream, as long as there is room on the disk."""
         self.count += len(lines)
+        if self._failure is not None:
+            return
         mark = _ERROR_MARK if stream == "stderr" else ""
-        self._file.write(mark + f"\n{mark}".join(lines) + "\n")
+        try:
+            self._file.write(mark + f"\n{mark}".join(lines) + "\n")
+        except OSError as error:
+            self._failure = error
 
     def rows(self, width: int, painter: Painter) -> Iterator[list[str]]:
         """Yield all of them again as framed rows, a line at a time."""
+        if self._failure is not None:
+            text = f"These lines were not kept: {self._failure.strerror}."
+            yield _framed(OUTPUT, "stdout", text, width, painter)
+            return
         self._file.seek(0)
         try:
             for line in self._file:
                 stream: StreamName = "stderr" if line.startswith(_ERROR_MARK) else "stdout"
                 text = line.removeprefix(_ERROR_MARK).removesuffix("\n")
-                yield _framed(stream, text, width, painter)
+                yield _framed(FRAMES[stream], stream, text, width, painter)
         finally:
             self._file.seek(0, 2)
 
     def close(self) -> None:
         """Forget them."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # what was never written is not missed
+            self._file.close()
 
 
 class OutputBlock:
@@ -76,19 +88,27 @@ class OutputBlock:
     """
 
     def __init__(
-        self, width: int, painter: Painter, *, number: int = 1, rows_in_full: int = ROWS_IN_FULL
+        self,
+        width: int,
+        painter: Painter,
+        *,
+        number: int = 1,
+        rows_in_full: int = ROWS_IN_FULL,
+        frames: Mapping[StreamName, str] = FRAMES,
     ) -> None:
         """Begin without output.
 
         Args:
             number: What `/expand` calls it.
             rows_in_full: From here on output is collapsed.
+            frames: What rows of each stream begin with.
         """
         self.width = width
         self.number = number
         self.hidden: HiddenLines | None = None
         """What was collapsed, if anything was."""
         self._painter = painter
+        self._frames = frames
         self._rows_left = rows_in_full
         self._tail: deque[tuple[StreamName, str]] = deque(maxlen=TAIL_ROWS)
         # A multiple of the width: pieces of one long line then join without a gap.
@@ -103,11 +123,15 @@ class OutputBlock:
         """Take the next piece of output and return the rows it completed."""
         return self._take(stream, self._folders[stream].feed(text))
 
+    def break_line(self, stream: StreamName) -> list[str]:
+        """Return the rows of a line that is not complete; what follows begins another."""
+        return self._take(stream, self._folders[stream].close())
+
     def close(self) -> list[str]:
         """Return the last rows: lines that were never completed, and the end of what is hidden."""
         rows: list[str] = []
-        for stream, folder in self._folders.items():
-            rows += self._take(stream, folder.close())
+        for stream in self._folders:
+            rows += self.break_line(stream)
         if self.hidden is not None:
             rows += [*self._notice(), *self._tail_rows(TAIL_ROWS)]
         return rows
@@ -123,7 +147,7 @@ class OutputBlock:
         rows: list[str] = []
         for stream, folder in self._folders.items():
             if partial := folder.partial_line:
-                rows += _framed(stream, partial, self.width, self._painter)[-PARTIAL_ROWS:]
+                rows += self._framed(stream, partial)[-PARTIAL_ROWS:]
         if self.hidden is not None:
             room = height - len(rows) - 1
             rows = [*self._notice(), *self._tail_rows(min(TAIL_ROWS, max(1, room))), *rows]
@@ -135,7 +159,7 @@ class OutputBlock:
             if self._rows_left <= 0:
                 self._hide(stream, lines[number:])
                 break
-            new = _framed(stream, line, self.width, self._painter)
+            new = self._framed(stream, line)
             self._rows_left -= len(new)
             rows += new
         return rows
@@ -156,14 +180,16 @@ class OutputBlock:
     def _tail_rows(self, limit: int) -> list[str]:
         rows: deque[str] = deque()
         for stream, line in reversed(self._tail):
-            rows.extendleft(reversed(_framed(stream, line, self.width, self._painter)))
+            rows.extendleft(reversed(self._framed(stream, line)))
             if len(rows) >= limit:
                 break
         return list(rows)[-limit:]
 
+    def _framed(self, stream: StreamName, line: str) -> list[str]:
+        return _framed(self._frames[stream], stream, line, self.width, self._painter)
 
-def _framed(stream: StreamName, line: str, width: int, painter: Painter) -> list[str]:
-    frame = _FRAMES[stream]
+
+def _framed(frame: str, stream: StreamName, line: str, width: int, painter: Painter) -> list[str]:
     color = _COLORS[stream]
     return framed(
         line, width, painter, first=frame, rest=frame, first_color=color or DIM, color=color

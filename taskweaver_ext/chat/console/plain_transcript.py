@@ -35,6 +35,7 @@ class PlainTranscript(Transcript):
         )
         self._write = write
         self._own_posts: set[PostId] = set()
+        """Also those that have ended: what they started may still write."""
 
     def handle_post(
         self, type: PostEventType, msg: str, extra: EventExtra, post_id: PostId, round_id: RoundId
@@ -47,5 +48,3 @@ class PlainTranscript(Transcript):
         elif type is PostEventType.post_execution_output:
             output = cast(ExecutionOutputExtra, extra)
             self._write(output["stream"], output["text"])
-        elif type is PostEventType.post_end:
-            self._own_posts.discard(post_id)

@@ -41,6 +41,7 @@ _GOOD_VERDICTS = ("CORRECT", "SUCCESS", "NONE")
 _PREVIEW_ROWS = 8
 """How much of a message that is still being written is shown."""
 _ERROR_LINES = 20
+_TITLE_CHARS = 200
 
 
 class PostView:
@@ -76,6 +77,7 @@ class PostView:
         self._reply_type = ""
         self._code_source = ""
         """Code comes twice, as an attachment and to the panel; what begins is what is shown."""
+        self._code_start = ""
         self._step = ""
         self._stop_state = ""
         self._unwanted = _NOT_SHOWN if shows_draft else _NOT_SHOWN | {AttachmentType.init_plan}
@@ -91,6 +93,11 @@ class PostView:
         """Where in its plan the role is."""
         return strip_terminal(self._step).strip().partition("\n")[0]
 
+    @property
+    def title(self) -> str:
+        """What the post is known by once it has ended: the first line of its code."""
+        return strip_terminal(self._code_start).strip().partition("\n")[0] or self.role
+
     def resize(self, width: int) -> None:
         """Take another width from now on."""
         self._width = width
@@ -105,6 +112,8 @@ class PostView:
         if kind is AttachmentType.current_plan_step:
             self._step += text
         is_code = kind is AttachmentType.reply_content
+        if is_code:
+            self._code_start = (self._code_start + text)[:_TITLE_CHARS]
         if kind in self._unwanted or (is_code and (self._is_of_user or self._repeats("reply"))):
             return
         if kind is AttachmentType.stop:

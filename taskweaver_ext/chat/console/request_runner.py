@@ -13,7 +13,7 @@ from taskweaver_ext.ces.kernels.execution import OnInput
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.chat.console.chat_session import ChatSession, SessionSource
 from taskweaver_ext.chat.console.display import Display
-from taskweaver_ext.chat.console.inbox import Question
+from taskweaver_ext.chat.console.inbox import Hearing, Question
 from taskweaver_ext.chat.console.rows import DIM, RED, YELLOW
 from taskweaver_ext.conversation import Round
 from taskweaver_ext.errors import SessionError
@@ -56,10 +56,14 @@ class RequestRunner:
         self.source = source
         self.display = display
         self.session: ChatSession
+        self.hearing: Hearing
+        """What the session says, on its way to the display."""
         self.files: list[Path] = []
         """What was given with `/load` and goes with the next request."""
         self.is_asked_to_end = False
         """Whether a signal other than Ctrl-C has come."""
+        self.is_abandoned = False
+        """Whether nobody sees any more what is done."""
         self._can_ask = can_ask
         self._on_idle_signal = on_idle_signal
         self._stop_count = 0
@@ -70,7 +74,7 @@ class RequestRunner:
     def start(self, pass_signals_to: PassSignals) -> None:
         """Make the first session, and hear signals from now on."""
         pass_signals_to(self.take_signal, self.suggest_killing, _PATIENCE_SECONDS)
-        self.session = self._work(self.source.create)
+        self._use(self._work(self.source.create))
 
     @property
     def was_stopped(self) -> bool:
@@ -81,15 +85,19 @@ class RequestRunner:
         """Let the agent answer a request."""
         files = [{"name": path.name, "path": str(path)} for path in self.files]
         self.files.clear()
-        return self._send(self.session, request, files)
+        return self._send(self.session, self.hearing, request, files)
 
     def run_code(self, language: str, code: str) -> ExecutionResult:
         """Run code of the person, and show what it does."""
         session = self.session
-        result = self._work(
-            lambda: session.run_code(language, code, self.display.inbox, self._on_input),
-            session,
-        )
+
+        def run() -> ExecutionResult:
+            with self.hearing.open():
+                return session.run_code(language, code, on_input=self._on_input)
+
+        result = self._work(run, session)
+        if self.is_abandoned:
+            return result
         self._say_what_matters(result)
         if session.shares_runs:
             self.display.say(" ◆ in the agent's context (/context)", color=DIM)
@@ -105,13 +113,15 @@ class RequestRunner:
         try:
             self.display.say("[Demo] The model is a script; roles, kernel and output are real.")
             self.display.say(f"You ▸ {self.source.demo_request}")
-            return self._send(demo, self.source.demo_request, [])
+            hearing = Hearing(demo.emitter, self.display.inbox)
+            return self._send(demo, hearing, self.source.demo_request, [])
         finally:
             self._work(end_demo)
 
     def begin_session(self) -> None:
         """Put a new session in the place of this one."""
-        old, self.session = self.session, self._work(self.source.create)
+        old = self.session
+        self._use(self._work(self.source.create))
         self._work(old.stop)
         self.session.shares_runs = old.shares_runs
         approval, before = self.session.approval, old.approval
@@ -119,20 +129,33 @@ class RequestRunner:
         approval.always_allowed = before.always_allowed
         self.files.clear()
 
+    def abandon(self) -> None:
+        """End what runs, at any price and without a word: nobody sees any more what it does."""
+        is_first, self.is_abandoned = not self.is_abandoned, True
+        if is_first and self._current is not None:
+            with contextlib.suppress(SessionError):  # it is over already
+                self._current.interrupt(kill=True)
+
     def close(self) -> None:
         """End the session."""
         self.session.stop()
         self.display.inbox.close()
         self.display.transcript.close()
 
-    def _send(self, session: ChatSession, message: str, files: list[dict[str, str]]) -> Round:
+    def _use(self, session: ChatSession) -> None:
+        self.session = session
+        self.hearing = Hearing(session.emitter, self.display.inbox)
+
+    def _send(
+        self, session: ChatSession, hearing: Hearing, message: str, files: list[dict[str, str]]
+    ) -> Round:
         session.approval.ask = self._ask_approval if self._can_ask else None
-        return self._work(
-            lambda: session.send_message(
-                message, self.display.inbox, files or None, self._on_input
-            ),
-            session,
-        )
+
+        def send() -> Round:
+            with hearing.open():
+                return session.send_message(message, files=files or None, on_input=self._on_input)
+
+        return self._work(send, session)
 
     def _work(self, do: Callable[[], T], session: ChatSession | None = None) -> T:
         """Do something on the execution thread; Ctrl-C stops what the session does."""

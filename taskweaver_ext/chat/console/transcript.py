@@ -7,11 +7,18 @@ scrollback; `live_rows` are drawn again and again below them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import cast
 
+from taskweaver_ext.ces.results import StreamName
+from taskweaver_ext.chat.console.late_output import LateOutput
 from taskweaver_ext.chat.console.markdown import markdown_rows
-from taskweaver_ext.chat.console.output_block import ROWS_IN_FULL, HiddenLines, OutputBlock
+from taskweaver_ext.chat.console.output_block import (
+    FRAMES,
+    ROWS_IN_FULL,
+    HiddenLines,
+    OutputBlock,
+)
 from taskweaver_ext.chat.console.post_view import PostView
 from taskweaver_ext.chat.console.rows import DIM, Painter, clip, framed
 from taskweaver_ext.conversation import PostId, RoundId
@@ -66,6 +73,7 @@ class Transcript(SessionEventHandlerBase):
         self._rows_in_full = rows_in_full
         self._on_answer = on_answer or self._draw_answer
         self._posts: dict[PostId, PostView] = {}
+        self._late = LateOutput(painter, lambda frames: self._new_output(self._width, frames))
         self._step = ""
         self._has_plan = False
         self._failure = ""
@@ -104,6 +112,7 @@ class Transcript(SessionEventHandlerBase):
     ) -> None:
         """Hear what happened to a post."""
         if type is PostEventType.post_start:
+            self._late.end_frame()
             role = cast(RoleExtra, extra)["role"]
             self._posts[post_id] = PostView(
                 role,
@@ -113,7 +122,9 @@ class Transcript(SessionEventHandlerBase):
                 shows_draft=not self._has_plan,
             )
         post = self._posts.get(post_id)
-        if post is None:  # we came too late for it
+        if post is None:
+            if type is PostEventType.post_execution_output:
+                self._show_late(post_id, cast(ExecutionOutputExtra, extra))
             return
         match type:
             case PostEventType.post_execution_output:
@@ -153,13 +164,15 @@ class Transcript(SessionEventHandlerBase):
 
     def cut_off(self) -> None:
         """Finish all that is open: nothing more will come."""
-        for post in self._posts.values():
+        for post_id, post in self._posts.items():
             post.cut_off()
             self._take_from(post)
+            self._late.remember(post_id, post.title)
         self._posts.clear()
 
     def say(self, text: str, *, color: str = "") -> None:
         """Show something of our own."""
+        self._late.end_frame()
         for line in strip_terminal(text).split("\n"):
             self.rows += framed(
                 line, self._width, self._painter, first="", rest="", color=color, is_prose=True
@@ -185,10 +198,17 @@ class Transcript(SessionEventHandlerBase):
             block.forget()
         self.expandable.clear()
 
-    def _new_output(self, width: int) -> OutputBlock:
+    def _show_late(self, post_id: PostId, output: ExecutionOutputExtra) -> None:
+        self.rows += self._late.rows(post_id, self._width, output["stream"], output["text"])
+
+    def _new_output(self, width: int, frames: Mapping[StreamName, str] = FRAMES) -> OutputBlock:
         self._output_count += 1
         block = OutputBlock(
-            width, self._painter, number=self._output_count, rows_in_full=self._rows_in_full
+            width,
+            self._painter,
+            number=self._output_count,
+            rows_in_full=self._rows_in_full,
+            frames=frames,
         )
         self.expandable.append((self._output_count, block))
         while len(self.expandable) > MAX_EXPANDABLE:
@@ -207,6 +227,7 @@ class Transcript(SessionEventHandlerBase):
         answer = post.end()
         self._take_from(post)
         del self._posts[post_id]
+        self._late.remember(post_id, post.title)
         if answer is not None:
             self._on_answer(answer)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from taskweaver_ext.chat.console.display import Display
-from taskweaver_ext.chat.console.inbox import MAX_WAITING_CHARS
+from taskweaver_ext.chat.console.inbox import MAX_WAITING_CHARS, Hearing
 from taskweaver_ext.chat.console.rows import Painter
 from taskweaver_ext.chat.console.transcript import Transcript
 from taskweaver_ext.conversation import RoundId
@@ -64,7 +64,7 @@ def display(screen: RecordingScreen) -> Iterator[Display]:
 def emitter(display: Display) -> Iterator[SessionEventEmitter]:
     emitter = SessionEventEmitter()
     emitter.start_round(RoundId("round-1"))
-    with emitter.subscribe(display.inbox):
+    with Hearing(emitter, display.inbox).open():
         yield emitter
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskweaver_ext.chat.console.output_block import TAIL_ROWS, OutputBlock
+from taskweaver_ext.chat.console.output_block import TAIL_ROWS, HiddenLines, OutputBlock
 from taskweaver_ext.chat.console.rows import Painter
 
 PLAIN = Painter(has_color=False)
@@ -154,3 +154,21 @@ def test_a_resize_counts_for_what_comes_next() -> None:
     block.width = 25
 
     assert block.live_rows(10) == [" │   " + "x" * 20] * 3
+
+
+def test_a_full_disk_costs_the_hidden_lines_and_nothing_else() -> None:
+    block = OutputBlock(80, Painter(has_color=False), rows_in_full=2)
+    block.feed("stdout", "1\n2\n")
+    block.hidden = HiddenLines()
+    block.hidden._file.close()
+    block.hidden._file = open("/dev/full", "w")  # noqa: SIM115 - `forget` closes it
+
+    for number in range(100):
+        block.feed("stdout", f"{number}\n" * 1000)
+    rows = block.close()
+
+    assert "99,980 more lines" in rows[0]
+    assert rows[-1] == " │   99"
+    [[notice]] = block.hidden.rows(80, Painter(has_color=False))
+    assert notice == " │   These lines were not kept: No space left on device."
+    block.forget()

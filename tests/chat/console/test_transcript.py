@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from taskweaver_ext.ces.results import ExecutionId
+from taskweaver_ext.chat.console.late_output import MAX_REMEMBERED
 from taskweaver_ext.chat.console.rows import Painter
 from taskweaver_ext.chat.console.transcript import Transcript
 from taskweaver_ext.conversation import AttachmentType, RoundId
@@ -238,3 +239,80 @@ def test_only_the_last_collapsed_outputs_are_kept(
     assert newest is not None
     assert newest[0] == 8
     assert transcript.expand(4) is not None
+
+
+def test_what_code_writes_after_its_end_has_a_frame_of_its_own(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    first = emitter.create_post_proxy("User")
+    first.update_attachment("start_thread()\nmore()", AttachmentType.reply_content)
+    first.end()
+    second = emitter.create_post_proxy("User")
+
+    second.emit_execution_output("stdout", "own\n")
+    first.emit_execution_output("stdout", "late 1\nla")
+    second.emit_execution_output("stdout", "own again\n")
+    first.emit_execution_output("stderr", "late 2\n")
+
+    assert transcript.take_rows() == [
+        " │   own",
+        " ╭╌╌╌< late output of start_thread() >",
+        " ┊   late 1",
+        " ┊   la",
+        " │   own again",
+        " ┊ ! late 2",
+    ]
+    second.end()
+    transcript.take_rows()
+    transcript.say("something else")
+    second.emit_execution_output("stdout", "later\n")
+    assert transcript.take_rows() == [
+        "something else",
+        " ╭╌╌╌< late output of User >",
+        " ┊   later",
+    ]
+
+
+def test_a_late_progress_bar_is_shown_once_it_is_complete(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("User")
+    post.end()
+
+    for percent in range(100):
+        post.emit_execution_output("stderr", f"\r{percent} %")
+    assert transcript.take_rows() == []
+    post.emit_execution_output("stderr", "\r100 %\n")
+
+    assert transcript.take_rows()[1:] == [" ┊ ! 100 %"]
+
+
+def test_a_late_flood_is_collapsed_and_can_be_expanded(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("User")
+    post.end()
+
+    for number in range(1000):
+        post.emit_execution_output("stdout", f"{number}\n")
+    rows = transcript.take_rows()
+
+    assert rows[200] == " ┊   199"
+    assert rows[201:] == [" ┊   ⋯ more lines come; /expand 1 shows them"]
+    found = transcript.expand(1)
+    assert found is not None
+    assert [*found[1].rows(72, transcript.painter)][-1] == [" │   999"]
+
+
+def test_only_so_many_ended_posts_are_known_by_what_they_ran(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    first = emitter.create_post_proxy("User")
+    first.update_attachment("forgotten()", AttachmentType.reply_content)
+    first.end()
+    for _ in range(MAX_REMEMBERED):
+        emitter.create_post_proxy("User").end()
+
+    first.emit_execution_output("stdout", "late\n")
+
+    assert transcript.take_rows() == [f" ╭╌╌╌< late output of {first.post.id} >", " ┊   late"]

@@ -1,0 +1,152 @@
+"""What running code writes, on the screen of a chat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+
+from tests.support.chat_terminal import PROMPT, ChatTerminal, OpenChat
+
+
+def test_output_appears_while_the_code_runs_and_is_completed_in_place(
+    chat: ChatTerminal, project: Path
+) -> None:
+    gate = project / "gate"
+    chat.run(
+        "import os, time\n"
+        "print('Start', end='', flush=True)\n"
+        f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
+        "print('ing')\n",
+    )
+    chat.wait_for(" │   Start")
+    assert not any("Starting" in line for line in chat.screen.lines)
+
+    gate.touch()
+    chat.wait_for(" │   Starting")
+    chat.wait_for(" ╰──● SUCCESS")
+
+    assert chat.leave() == 0
+    assert [line for line in chat.screen.all_lines if line.startswith(" │")] == [" │   Starting"]
+
+
+def test_output_taller_than_the_screen_stays_in_the_scrollback_then_collapses(
+    chat: ChatTerminal,
+) -> None:
+    chat.press("> for n in range(150): print('row', n)\r")
+    chat.wait_for("SUCCESS")
+    rows = [line for line in chat.screen.all_lines if "│   row" in line]
+    assert rows == [f" │   row {n}" for n in range(150)]
+
+    chat.press("> for n in range(5000): print('line', n)\r")
+    chat.wait_for("SUCCESS", times=2)
+    assert not any("line 2500" in line for line in chat.screen.all_lines)
+    assert " │   line 4999" in chat.screen.lines
+    chat.press("/expand\r")
+    chat.wait_for(" │   line 4999", times=2)
+
+    assert " │   line 2500" in chat.screen.all_lines
+
+
+def test_ctrl_c_ends_the_showing_of_collapsed_output(chat: ChatTerminal) -> None:
+    chat.press("> for n in range(1_000_000): print(n)\r")
+    chat.wait_for("SUCCESS")
+
+    chat.press("/expand\r")
+    chat.wait_for(" │   300")
+    chat.press("\x03")
+
+    chat.wait_for("[Cancelled]")
+    assert not any("│   900000" in line for line in chat.screen.all_lines)
+
+
+def test_hostile_output_does_not_break_the_frame_not_even_during_a_resize(
+    chat: ChatTerminal, project: Path
+) -> None:
+    gate = project / "gate"
+    chat.run(
+        "import os, time\n"
+        "print('\\x1b[2J\\x1b[H\\x1b]0;gone\\x07top\\x1b[5A\\x1b[?1049hend')\n"
+        "print('好' * 60 + 'e\\u0301' * 60)\n"
+        "print('partial ' * 20, end='', flush=True)\n"
+        f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
+        "print('and done')\n",
+    )
+    chat.wait_for("partial")
+
+    chat.resize(50, 24)
+    gate.touch()
+    chat.wait_for("and done")
+    chat.wait_for("SUCCESS")
+
+    output = [line for line in chat.screen.all_lines if line.startswith(" │")]
+    assert output[0] == " │   topend"
+    begin = chat.screen.all_lines.index(" │   topend")
+    end = chat.screen.all_lines.index(" ╰──● SUCCESS")
+    assert all(line.startswith(" │   ") for line in chat.screen.all_lines[begin:end])
+    assert b"\x1b[2J" not in chat.screen.received
+    assert b"\x1b[?1049h" not in chat.screen.received
+
+
+def test_without_color_there_is_none(open_chat: OpenChat) -> None:
+    chat = open_chat(NO_COLOR="1")
+    chat.press("> import sys; print('plain'); print('mark', file=sys.stderr)\r")
+
+    chat.wait_for(" │ ! mark")
+
+    assert b"\x1b[31m" not in chat.screen.received
+    assert b"\x1b[2m" not in chat.screen.received
+
+
+def test_an_idle_chat_does_nothing(chat: ChatTerminal) -> None:
+    chat.press("> 1\r")
+    chat.wait_for("SUCCESS")
+    chat.wait_for(PROMPT, times=2)
+    while chat.read(1.0) and chat.screen.received[-1:] == b"":
+        pass
+    process = psutil.Process(chat.process.pid)
+
+    switches = process.num_ctx_switches().voluntary
+    received = len(chat.screen.received)
+    chat.read(3.0)
+
+    assert len(chat.screen.received) == received
+    assert process.num_ctx_switches().voluntary - switches <= 3
+
+
+def test_what_threads_and_background_jobs_write_later_is_shown_as_theirs(
+    chat: ChatTerminal, project: Path
+) -> None:
+    gate = project / "gate"
+    chat.run(
+        "import os, threading, time\n"
+        "def wait():\n"
+        f"    while not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
+        "    print('from a', 'thread')\n"
+        "threading.Thread(target=wait).start()\n"
+    )
+    chat.wait_for("SUCCESS")
+    chat.press(f"! (while [ ! -e {gate} ]; do sleep 0.05; done; echo from a j''ob) &\r")
+    chat.wait_for("SUCCESS", times=2)
+    chat.press("> half a line")
+    chat.wait_for("> half a line")
+    gate.touch()
+
+    chat.wait_for(" ┊   from a thread")
+    chat.wait_for(" ┊   from a job")
+    chat.wait_for(" ╭╌╌╌< late output of exec(open(")
+    chat.wait_for(" ╭╌╌╌< late output of (while")
+    assert chat.screen.lines[-1] == "You ▸ > half a line"
+
+
+def test_late_output_does_not_wait_for_other_code_to_end(chat: ChatTerminal, project: Path) -> None:
+    gate = project / "gate"
+    chat.press(f"! (while [ ! -e {gate} ]; do sleep 0.05; done; echo from a j''ob) &\r")
+    chat.wait_for("SUCCESS")
+    chat.press("> import time; print('running'); time.sleep(600)\r")
+    chat.wait_for(" │   running")
+
+    gate.touch()
+
+    chat.wait_for(" ┊   from a job")
+    assert "Ctrl-C stops" in chat.screen.lines[-1]
