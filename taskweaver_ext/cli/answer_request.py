@@ -15,7 +15,8 @@ from taskweaver_ext.chat.console.display import Display
 from taskweaver_ext.chat.console.markdown import markdown_rows
 from taskweaver_ext.chat.console.request_runner import RequestRunner
 from taskweaver_ext.chat.console.rows import NO_LIMIT, Painter
-from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen, quiet_typing
+from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen
+from taskweaver_ext.chat.console.terminal_hold import holding_terminal
 from taskweaver_ext.chat.console.transcript import Transcript
 from taskweaver_ext.cli.app_source import sessions_of
 from taskweaver_ext.cli.project_log import logging_to_project
@@ -47,9 +48,9 @@ def answer_request(
         app = stack.enter_context(TaskWeaverApp(project, arguments=arguments))
         stack.enter_context(logging_to_project(app.config.logging))
         signals = stack.enter_context(SignalWatch())
-        if is_live:
-            stack.enter_context(quiet_typing())
         runner = _make_runner(app, answers, is_live=is_live)
+        if is_live:
+            stack.enter_context(holding_terminal(runner.display.suspend_with))
         runner.start(signals.pass_to)
         stack.callback(runner.close)
         runner.files += [path.absolute() for path in files]

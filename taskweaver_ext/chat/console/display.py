@@ -15,7 +15,15 @@ from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from taskweaver_ext.ces.kernels.execution import END_OF_INPUT
-from taskweaver_ext.chat.console.inbox import Inbox, Item, Question, Remark, StopBegan, WorkEnded
+from taskweaver_ext.chat.console.inbox import (
+    Inbox,
+    Item,
+    Question,
+    Remark,
+    StopBegan,
+    Suspension,
+    WorkEnded,
+)
 from taskweaver_ext.chat.console.prompt import Prompt, QuestionRefusedError
 from taskweaver_ext.chat.console.screen import Screen
 from taskweaver_ext.chat.console.transcript import Transcript
@@ -173,6 +181,10 @@ class Display:
         """Show soon that what runs is being stopped; for any thread."""
         self.inbox.put(StopBegan())
 
+    def suspend_with(self, suspend: Callable[[], None]) -> None:
+        """Call `suspend` soon, with nothing of ours on its way to the screen; for any thread."""
+        self.inbox.put(Suspension(suspend))
+
     def stop_expanding(self) -> None:
         """End `expand` before its end; for any thread."""
         self._is_expanding = False
@@ -211,6 +223,9 @@ class Display:
                 self.transcript.say(item.text, color=item.color)
             case StopBegan():
                 self.transcript.note_stop()
+            case Suspension():
+                self._screen.update(self.transcript.take_rows(), [])
+                item.suspend()
             case WorkEnded():
                 self._has_ended = True
                 self._withdraw_question(is_over=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from prompt_toolkit.output import ColorDepth
 from taskweaver_ext.chat.console.inbox import Question
 from taskweaver_ext.chat.console.requests import Mode, is_complete, parse_request
 from taskweaver_ext.chat.console.rows import OUTPUT, Painter
+from taskweaver_ext.chat.console.terminal_hold import suspend_all
 from taskweaver_ext.text.terminal import strip_terminal
 
 PROMPTS: dict[Mode, str] = {"agent": "You ▸ ", "python": ">>> ", "shell": "$ "}
@@ -182,6 +184,10 @@ class Prompt:
             else:
                 event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
 
+        @bindings.add("c-z")
+        def _(event: KeyPressEvent) -> None:
+            suspend_all()
+
         return bindings
 
 
@@ -199,7 +205,16 @@ def _history(path: Path | None) -> History:
         path.touch(mode=0o600)
     except OSError:
         return InMemoryHistory()
-    return FileHistory(str(path))
+    return _ForgivingHistory(str(path))
+
+
+class _ForgivingHistory(FileHistory):
+    """What was typed; a full disk is no reason to end a chat."""
+
+    def store_string(self, string: str) -> None:
+        """Add to the file, if that can be done."""
+        with contextlib.suppress(OSError):
+            super().store_string(string)
 
 
 def _is_searching() -> bool:

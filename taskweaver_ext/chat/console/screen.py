@@ -12,14 +12,10 @@ import contextlib
 import os
 import select
 import shutil
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Protocol
 
 from taskweaver_ext.chat.console.rows import NO_LIMIT
-
-if sys.platform != "win32":
-    import termios
 
 _BEGIN = "\x1b[?2026h\x1b[?7l"
 """Show nothing until the end of the update; do not wrap lines."""
@@ -118,30 +114,11 @@ class PlainScreen:
         rows = list(finished)
         for start in range(0, len(rows), _ROWS_PER_WRITE):
             text = "\n".join(rows[start : start + _ROWS_PER_WRITE]) + "\n"
-            write_all(self._descriptor, text.encode(self._encoding, "replace"))
+            with contextlib.suppress(OSError):  # nobody reads it, or the disk is full: work goes on
+                write_all(self._descriptor, text.encode(self._encoding, "replace"))
 
     def clear(self) -> None:
         """Do nothing: printed is printed."""
-
-
-@contextlib.contextmanager
-def quiet_typing() -> Iterator[None]:
-    """Keep what is typed for the next prompt, without showing it in the middle of things.
-
-    Ctrl-C still counts.
-    """
-    if sys.platform == "win32" or not os.isatty(0):
-        yield
-        return
-    before = termios.tcgetattr(0)
-    quiet = termios.tcgetattr(0)
-    quiet[3] &= ~(termios.ECHO | termios.ICANON)
-    termios.tcsetattr(0, termios.TCSANOW, quiet)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(termios.error):
-            termios.tcsetattr(0, termios.TCSANOW, before)
 
 
 def write_all(descriptor: int, content: bytes) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen, quiet_typing
+from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen
+from taskweaver_ext.chat.console.terminal_hold import holding_terminal
 from tests.support.emulated_terminal import EmulatedScreen
 
 
@@ -105,7 +106,7 @@ def test_what_is_typed_meanwhile_does_not_appear_but_is_kept() -> None:
     saved = os.dup(0)
     os.dup2(theirs, 0)
     try:
-        with quiet_typing():
+        with holding_terminal(lambda suspend: suspend()):
             os.write(ours, b"typed")
             os.write(theirs, b"end")
             assert os.read(ours, 100) == b"end"
