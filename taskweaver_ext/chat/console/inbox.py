@@ -61,7 +61,7 @@ class WorkEnded:
 Item: TypeAlias = TaskWeaverEvent | Question | Remark | StopBegan | Suspension | WorkEnded
 
 
-class Inbox:
+class Inbox(SessionEventHandler):
     """A queue of what is to be shown, bounded in size.
 
     Threads:
@@ -77,7 +77,7 @@ class Inbox:
         self._waiting_chars = 0
         self._is_closed = False
 
-    def put_event(self, event: TaskWeaverEvent) -> None:
+    def handle(self, event: TaskWeaverEvent) -> None:
         """Add an event of a session, once there is room for it."""
         with self._room:
             while self._waiting_chars > MAX_WAITING_CHARS and not self._is_closed:
@@ -128,4 +128,4 @@ class Hearing(SessionEventHandler):
     def handle(self, event: TaskWeaverEvent) -> None:
         """Hear an event; called by one thread at a time, in order."""
         self._heard = max(self._heard, event.seq)
-        self._inbox.put_event(event)
+        self._inbox.handle(event)
