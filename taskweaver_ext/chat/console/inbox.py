@@ -14,6 +14,8 @@ from taskweaver_ext.session_events import SessionEventHandler, TaskWeaverEvent
 
 MAX_WAITING_CHARS = 4 << 20
 """Whoever has more to tell waits until a slow terminal has caught up."""
+_EVENT_CHARS = 1024
+"""What an event counts beside its text: showing a thousand short ones takes a while, too."""
 _LOOK_AGAIN_SECONDS = 0.5
 
 
@@ -82,7 +84,7 @@ class Inbox(SessionEventHandler):
         with self._room:
             while self._waiting_chars > MAX_WAITING_CHARS and not self._is_closed:
                 self._room.wait(_LOOK_AGAIN_SECONDS)
-            self._waiting_chars += len(event.msg)
+            self._waiting_chars += len(event.msg) + _EVENT_CHARS
         self.put(event)
 
     def put(self, item: Item) -> None:
@@ -99,7 +101,7 @@ class Inbox(SessionEventHandler):
             return None
         if isinstance(item, TaskWeaverEvent):
             with self._room:
-                self._waiting_chars -= len(item.msg)
+                self._waiting_chars -= len(item.msg) + _EVENT_CHARS
                 self._room.notify_all()
         return item
 

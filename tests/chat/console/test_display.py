@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 
-from taskweaver_ext.chat.console.display import Display
+from taskweaver_ext.app import TaskWeaverApp
+from taskweaver_ext.chat.console.display import MAX_UPDATES_PER_SECOND, Display
 from taskweaver_ext.chat.console.inbox import MAX_WAITING_CHARS, Hearing
 from taskweaver_ext.chat.console.rows import Painter
 from taskweaver_ext.chat.console.transcript import Transcript
 from taskweaver_ext.conversation import RoundId
 from taskweaver_ext.event_emitter import SessionEventEmitter
+from taskweaver_ext.text.terminal import strip_terminal
 
 LIMIT_SECONDS = 20.0
 
@@ -155,3 +159,49 @@ def test_without_work_nothing_is_drawn(display: Display, screen: RecordingScreen
     with screen.changed:
         assert not screen.changed.wait(0.5)
     assert len(screen.updates) == drawn
+
+
+def test_a_flood_costs_little_more_with_a_console_than_without(tmp_path: Path) -> None:
+    code = "for n in range(200_000): print('line', n)"
+    with TaskWeaverApp(tmp_path) as app:
+        session = app.get_session()
+        session.run_code("python", "pass")
+
+        def run_with_console() -> None:
+            screen = RecordingScreen()
+            display = Display(screen, Transcript(80, 24, Painter(has_color=True)))
+            began = time.monotonic()
+            display.run(lambda: session.run_code("python", code, display.inbox), unwanted)
+            seconds = time.monotonic() - began
+            display.transcript.close()
+            assert " │   line 199999" in "\n".join(map(strip_terminal, screen.finished))
+            # The first and the last come at once, whenever that is.
+            assert len(screen.updates) <= seconds * MAX_UPDATES_PER_SECOND + 3
+
+        def run_without() -> None:
+            app.environment.execute_code(
+                session.session_id, code, on_output=lambda _stream, _text: None
+            )
+
+        # Others on the machine can only make it dearer: the cheapest of a few is the truth.
+        cost_with = cost_without = float("inf")
+        for _ in range(5):
+            cost_without = min(cost_without, processor_seconds(run_without))
+            cost_with = min(cost_with, processor_seconds(run_with_console))
+            if cost_with <= 1.5 * cost_without:
+                break
+
+    assert cost_with <= 1.5 * cost_without
+
+
+def processor_seconds(do: Callable[[], object]) -> float:
+    """What we and our kernels spend on something."""
+    kernels = psutil.Process().children(recursive=True)
+
+    def spent() -> float:
+        times = [kernel.cpu_times() for kernel in kernels]
+        return time.process_time() + sum(one.user + one.system for one in times)
+
+    began = spent()
+    do()
+    return spent() - began
