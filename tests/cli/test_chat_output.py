@@ -146,7 +146,7 @@ def test_what_threads_and_background_jobs_write_later_is_shown_as_theirs(
     chat.wait_for(" ┊   from a job")
     chat.wait_for(" ╭╌╌╌< late output of exec(open(")
     chat.wait_for(" ╭╌╌╌< late output of (while")
-    assert chat.screen.lines[-1] == "You ▸ > half a line"
+    chat.wait_for_last_line("You ▸ > half a line")
 
 
 def test_late_output_does_not_wait_for_other_code_to_end(chat: ChatTerminal, project: Path) -> None:
@@ -159,4 +159,16 @@ def test_late_output_does_not_wait_for_other_code_to_end(chat: ChatTerminal, pro
     gate.touch()
 
     chat.wait_for(" ┊   from a job")
-    assert "Ctrl-C stops" in chat.screen.lines[-1]
+    chat.wait_for_last_line("Ctrl-C stops")
+
+
+def test_long_lines_are_cut_before_the_last_column_where_terminals_differ(
+    chat: ChatTerminal,
+) -> None:
+    digits = "0123456789" * 30
+    chat.press("> print('0123456789' * 30)\r")
+    chat.wait_for("SUCCESS")
+
+    rows = [line for line in chat.screen.lines if line.startswith(" │   ")]
+    assert [len(row) for row in rows[:-1]] == [79] * (len(rows) - 1)
+    assert "".join(row.removeprefix(" │   ") for row in rows) == digits

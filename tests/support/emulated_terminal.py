@@ -70,6 +70,10 @@ class EmulatedTerminal(TerminalProgram):
         self.screen.resize(columns, rows)
         termios.tcsetwinsize(self._terminal, (rows, columns))
 
+    def wait_for_last_line(self, text: str) -> None:
+        """Wait until the last line on the screen has `text`."""
+        self.wait_until(lambda: text in self.screen.lines[-1], f"{text!r} in the last line")
+
     def count(self, text: str) -> int:
         """How many lines of screen and scrollback have `text`."""
         return sum(text in line for line in self.screen.all_lines)

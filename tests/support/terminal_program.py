@@ -9,7 +9,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -60,11 +60,15 @@ class TerminalProgram:
 
     def wait_for(self, text: str, *, times: int = 1) -> float:
         """Wait until `text` has appeared so often; return the seconds that took."""
+        return self.wait_until(lambda: self.count(text) >= times, repr(text))
+
+    def wait_until(self, is_so: Callable[[], bool], what: str) -> float:
+        """Wait until what was seen is as it should be; return the seconds that took."""
         began = time.monotonic()
-        while self.count(text) < times:
+        while not is_so():
             left = began + LIMIT_SECONDS - time.monotonic()
-            assert left > 0, f"{text!r} did not appear:\n{self.recent}"
-            assert self.read(left), f"the program ended without {text!r}:\n{self.recent}"
+            assert left > 0, f"{what} did not appear:\n{self.recent}"
+            assert self.read(left), f"the program ended without {what}:\n{self.recent}"
         return time.monotonic() - began
 
     def count(self, text: str) -> int:

@@ -31,7 +31,7 @@ class Screen(Protocol):
     """Where rows go; one thread uses it."""
 
     def size(self) -> tuple[int, int]:
-        """Columns and rows, as they are now."""
+        """Columns and rows that can be used, as they are now."""
 
     def update(self, finished: Iterable[str], live: list[str]) -> None:
         """Add finished rows, and show `live` below them in place of the live rows before."""
@@ -49,12 +49,16 @@ class TerminalScreen:
         self._live: list[str] = []
 
     def size(self) -> tuple[int, int]:
-        """Columns and rows, as they are now."""
+        """Columns and rows that can be used, as they are now.
+
+        The last column is not: a cursor that has filled it stays there, and erasing the rest of
+        the row would take the character with it.
+        """
         try:
             columns, rows = os.get_terminal_size(self._descriptor)
         except OSError:  # it is gone; we will hear of that soon
             columns = rows = 0
-        return columns or 80, rows or 24
+        return (columns or 80) - 1, rows or 24
 
     def update(self, finished: Iterable[str], live: list[str]) -> None:
         """Add finished rows, and show `live` below them in place of the live rows before."""

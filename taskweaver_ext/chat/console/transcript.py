@@ -246,4 +246,4 @@ class Transcript(SessionEventHandlerBase):
             self._step,
         ]
         text = " · ".join(strip_terminal(part).replace("\n", " ") for part in parts if part)
-        return self._painter.paint(clip(f" {spinner} {text}", self._width - 1), DIM)
+        return self._painter.paint(clip(f" {spinner} {text}", self._width), DIM)
