@@ -15,7 +15,8 @@ import shutil
 from collections.abc import Iterable
 from typing import Protocol
 
-from taskweaver_ext.chat.console.rows import NO_LIMIT
+from taskweaver_ext.chat.console.rows import NO_LIMIT, cell_width
+from taskweaver_ext.text.terminal import strip_terminal
 
 _BEGIN = "\x1b[?2026h\x1b[?7l"
 """Show nothing until the end of the update; do not wrap lines."""
@@ -43,9 +44,17 @@ class Screen(Protocol):
 class TerminalScreen:
     """A terminal that can move its cursor."""
 
-    def __init__(self, descriptor: int, encoding: str = "utf-8") -> None:
+    def __init__(
+        self, descriptor: int, encoding: str = "utf-8", *, is_reflowing: bool = False
+    ) -> None:
+        """Draw on a terminal.
+
+        Args:
+            is_reflowing: Whether it wraps rows that are there already when it is narrowed.
+        """
         self._descriptor = descriptor
         self._encoding = encoding
+        self._is_reflowing = is_reflowing
         self._live: list[str] = []
 
     def size(self) -> tuple[int, int]:
@@ -66,11 +75,15 @@ class TerminalScreen:
         if not rows and live == self._live:
             return
         text = [_BEGIN, "\r"]
-        if len(self._live) > 1:
-            text.append(f"\x1b[{len(self._live) - 1}A")
+        height = self._live_height()
+        if height > 1:
+            text.append(f"\x1b[{height - 1}A")
+        is_reflowed = height > len(self._live)
+        if is_reflowed:  # rows that are written over would stay parts of longer ones
+            text.append(_ERASE_BELOW)
         for row in rows:
             text.append(f"{row}{_ERASE_REST_OF_LINE}\r\n")
-        text.append(self._redrawn(live, is_moved=bool(rows)))
+        text.append(self._redrawn(live, is_moved=bool(rows) or is_reflowed))
         text.append(_END)
         if bool(live) != bool(self._live):
             text.append(_HIDE_CURSOR if live else _SHOW_CURSOR)
@@ -81,6 +94,14 @@ class TerminalScreen:
         """Begin again at the top; the scrollback stays."""
         self._live = []
         self._write(f"\x1b[H{_ERASE_BELOW}")
+
+    def _live_height(self) -> int:
+        """How many rows of the screen the live rows take now."""
+        if not self._is_reflowing:
+            return len(self._live)
+        columns = self.size()[0] + 1
+        widths = [cell_width(strip_terminal(row)) for row in self._live]
+        return sum(max(1, -(-width // columns)) for width in widths)
 
     def _redrawn(self, live: list[str], *, is_moved: bool) -> str:
         """Write over the old live rows, whose place may have moved."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import termios
 from collections.abc import Iterator
 
 import pytest
@@ -125,3 +126,25 @@ def test_a_pipe_gets_finished_rows_alone() -> None:
 
     assert os.read(read, 100) == b"one\ntwo\n"
     os.close(read)
+
+
+@pytest.mark.parametrize(
+    ("is_reflowing", "way_back"), [(False, b"\x1b[1A"), (True, b"\x1b[4A\x1b[J")]
+)
+def test_live_rows_that_a_narrower_terminal_has_wrapped_are_drawn_over(
+    is_reflowing: bool, way_back: bytes
+) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        termios.tcsetwinsize(theirs, (24, 80))
+        screen = TerminalScreen(theirs, is_reflowing=is_reflowing)
+        screen.update([], ["\x1b[2m" + "x" * 70 + "\x1b[0m", "好" * 20])
+        os.read(ours, 65536)
+
+        termios.tcsetwinsize(theirs, (24, 30))
+        screen.update([], ["narrow", "rows"])
+
+        assert os.read(ours, 65536).partition(b"\r")[2].startswith(way_back)
+    finally:
+        os.close(ours)
+        os.close(theirs)
