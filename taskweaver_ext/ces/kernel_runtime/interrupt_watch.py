@@ -27,14 +27,14 @@ class InterruptWatch:
     Threads:
         A thread of its own waits on a pipe, whose order tells whether the last
         signal was heeded. `heeded` is called by the signal handler, on the
-        main thread, and writes one byte. `_lock` keeps an execution from
-        beginning while a signal for the one before it is sent again.
+        main thread, and writes one byte. `lock` keeps an execution from
+        beginning while a signal for the one before it is sent.
     """
 
     def __init__(self) -> None:
         self.execution = 0
         """The one that may be interrupted; 0 when there is none."""
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self.loop: asyncio.AbstractEventLoop | None = None
         """Waits while a cell awaits; a signal does not wake it by itself."""
         self._reader, self._writer = os.pipe()
@@ -47,7 +47,7 @@ class InterruptWatch:
 
     def begin(self, execution: int) -> None:
         """An execution begins; signals meant for others have come by now."""
-        with self._lock:
+        with self.lock:
             self.execution = execution
 
     def end(self) -> None:
@@ -74,7 +74,7 @@ class InterruptWatch:
                 if not was_open:
                     wait_seconds, meant = _FIRST_WAIT_SECONDS, self.execution
                 continue
-            with self._lock:
+            with self.lock:
                 is_open = meant != 0 and meant == self.execution
                 if is_open:
                     self._send_again()

@@ -108,8 +108,9 @@ class Kernel(IPythonKernel):
     async def interrupt_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
         """Interrupt the execution that is meant; a request that comes too late does nothing."""
         meant = parent.get("metadata", {}).get("taskweaver", {}).get("ordinal")
-        if meant is None or self.runtime.is_running(meant):
-            await super().interrupt_request(stream, ident, parent)
+        with self.runtime.executions_wait():  # one that begins just now is not meant
+            if meant is None or self.runtime.is_running(meant):
+                await super().interrupt_request(stream, ident, parent)
 
     def _publish_execute_input(self, *args: object, **named: object) -> None:
         """The client knows what it sent."""

@@ -155,6 +155,10 @@ class Runtime:
         """Whether this execution has begun and not ended."""
         return ordinal == self._interrupt_watch.execution
 
+    def executions_wait(self) -> threading.Lock:
+        """Held, no execution begins."""
+        return self._interrupt_watch.lock
+
     def enter_code(self) -> bool:
         """From here on an interrupt raises; False when one has come already."""
         self.is_in_code = True
