@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -27,6 +28,7 @@ from taskweaver_ext.ces.kernels.tracing import traced_if_wanted
 from taskweaver_ext.ces.kernels.zygote import Zygotes, can_fork
 from taskweaver_ext.ces.late_output import OnLateOutput
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
+from taskweaver_ext.ces.program_site import ProgramSite
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionResult
 from taskweaver_ext.ces.session_folder import SessionFolder
@@ -200,6 +202,23 @@ class Environment:
             on_input=on_input,
             timeout=timeout,
         )
+
+    def programs(self, session_id: str) -> AbstractContextManager[ProgramSite]:
+        """Where shells and programs of a session run that has a container: inside of it.
+
+        The container stays for as long as this is used, also while the kernel is busy; one
+        that is gone is replaced first.
+
+        Raises:
+            SessionError: There is no such session.
+            KernelError: Its container is gone, and another does not start.
+        """
+        return self._session(session_id).programs()
+
+    def has_session(self, session_id: str) -> bool:
+        """Whether a session was started and not stopped."""
+        with self._lock:
+            return session_id in self._sessions
 
     def interrupt(self, session_id: str, kill_after: float | None = None) -> None:
         """Interrupt what runs in a session, if anything does; from any thread.

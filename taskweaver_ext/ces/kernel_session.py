@@ -21,6 +21,7 @@ from taskweaver_ext.ces.kernels.reader import GRACE_SECONDS, KernelReader
 from taskweaver_ext.ces.kernels.tracing import reached, startup_stages
 from taskweaver_ext.ces.late_output import LateOutputs, OnLateOutput
 from taskweaver_ext.ces.output_sink import OutputSink
+from taskweaver_ext.ces.program_site import ProgramSite
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.ces.session_folder import NAME, SessionFolder
@@ -42,7 +43,8 @@ class KernelSession:
     Threads:
         `_turn` is held by the thread whose execution runs, for as long as it
         runs, and by whoever replaces the kernel. `_lock` guards `_kernel`,
-        `_reader` and `_running`, which `interrupt` and `stop` use from any thread.
+        `_reader` and `_running`, which `interrupt` and `stop` use from any thread,
+        and `_program_count`.
     """
 
     def __init__(
@@ -76,11 +78,13 @@ class KernelSession:
         self._record: SessionRecord | None = None
         self._reader: KernelReader | None = None
         self._running: Execution | None = None
+        self._program_count = 0
         self._plugins: dict[str, dict[str, Any]] = {}
         self._variables: dict[str, str] = {}
         self._deaths: list[str] = []
         self._is_stopped = False
         self._has_room = False
+        self._has_had_kernel = False
         self._put_away_because = ""
         self._restarted = ""
         self._turn_holder = 0
@@ -134,7 +138,8 @@ class KernelSession:
         try:
             if self._idle_since is None or self._is_stopped:
                 return False
-            self._stop_kernel()
+            if not self._stop_kernel(unless_programs_run=True):
+                return False
             self._put_away_because = reason
             return True
         finally:
@@ -234,6 +239,38 @@ class KernelSession:
             self._turn.release()
         self._late_outputs.close()
 
+    @contextlib.contextmanager
+    def programs(self) -> Iterator[ProgramSite]:
+        """Where the session's programs run, also while the kernel is busy.
+
+        A kernel whose host has such a place is not put away meanwhile; one that is
+        gone is replaced first.
+        """
+        site = self._begin_programs()
+        try:
+            yield site
+        finally:
+            with self._lock:
+                self._program_count -= 1
+            self._last_used_at = time.time()
+            if self._idle_since is not None:
+                self._idle_since = time.monotonic()
+            self._keeper.became_idle()
+
+    def _begin_programs(self) -> ProgramSite:
+        for _ in range(self._max_deaths_in_a_row):
+            with self._lock:
+                site = _programs_of(self._kernel)
+                if site is not None and self._reader is not None and self._reader.death is None:
+                    self._program_count += 1
+                    return site
+            with self._using():
+                self._ensure_kernel()
+        raise KernelDiedError(
+            f"The kernel of session {self._id!r} ends as soon as it has started, so programs"
+            " cannot run beside it. Call restart_session to try again."
+        )
+
     def load_plugin(self, name: str, source: str, config: dict[str, Any]) -> None:
         """Load a plugin and remember it for the kernels to come."""
         plugin = {"name": name, "source": source, "config": config}
@@ -288,6 +325,7 @@ class KernelSession:
             was_stopped = self._was_stopped()  # while the kernel started
             if not was_stopped:
                 self._kernel, self._reader, self._record = kernel, reader, record
+                self._has_had_kernel = True
         if not was_stopped:
             return
         record.remove()
@@ -329,8 +367,11 @@ class KernelSession:
         _log.warning("%s failed:\n%s", script.label, result.error)
         return (result.error or result.status.value).strip().splitlines()[-1]
 
-    def _stop_kernel(self) -> None:
+    def _stop_kernel(self, *, unless_programs_run: bool = False) -> bool:
+        """Stop the kernel, if there is one; return whether there is none now."""
         with self._lock:
+            if unless_programs_run and self._program_count:
+                return False
             kernel, reader, record = self._kernel, self._reader, self._record
             self._kernel = self._reader = self._record = None
         if record is not None:
@@ -341,12 +382,16 @@ class KernelSession:
             kernel.host.stop()
         self._has_room = False
         self._idle_since = None
+        return True
 
     def _ensure_kernel(self) -> None:
         """Start a fresh kernel if the last one is gone; the next execution says what that costs."""
         with self._lock:
-            reader = self._reader
-        if reader is not None and reader.death is None:
+            kernel, reader = self._kernel, self._reader
+        death = reader.death if reader is not None else None
+        if death is None and _is_over(kernel):
+            death = kernel.host.death() if kernel is not None else None
+        elif reader is not None and death is None:
             return
         if len(self._deaths) >= self._max_deaths_in_a_row:
             raise KernelDiedError(
@@ -354,12 +399,15 @@ class KernelSession:
                 f" ({'; '.join(self._deaths)}). Look at the code that was run, then call"
                 " restart_session to go on."
             )
-        if reader is not None and reader.death is not None:
-            cause = f"The kernel was gone ({reader.death.detail})"
+        was_there = self._has_had_kernel
+        if death is not None:
+            cause = f"The kernel was gone ({death.detail})"
         else:
             cause = f"The kernel was put away ({self._put_away_because or 'it was stopped'})"
         self._stop_kernel()
         self._start_kernel()
+        if not was_there:
+            return  # there was nothing to lose
         self._restarted = (
             f"{cause}; this ran on a fresh one: variables of earlier executions are lost,"
             " plugins are loaded again."
@@ -427,6 +475,19 @@ def _pid_of(kernel: StartedKernel | None) -> int | None:
     """The kernel's process, where it is one of this machine."""
     pid: int | None = getattr(kernel.host, "pid", None) if kernel is not None else None
     return pid
+
+
+def _is_over(kernel: StartedKernel | None) -> bool:
+    """Whether a kernel's host knows already that it has ended, though its reader may not."""
+    return bool(getattr(kernel.host, "is_over", False)) if kernel is not None else False
+
+
+def _programs_of(kernel: StartedKernel | None) -> ProgramSite | None:
+    """Where programs run beside a kernel, if there is such a place and it has not ended."""
+    if kernel is None or _is_over(kernel):
+        return None
+    site: ProgramSite | None = getattr(kernel.host, "programs", None)
+    return site
 
 
 def _check_that_it_can_be_sent(metadata: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from taskweaver_ext.ces.process_tree import look_at
+from taskweaver_ext.ces.kernel_runtime.process_tree import look_at
 
 SessionState: TypeAlias = Literal["idle", "busy", "put_away", "starting", "dead", "stale"]
 

@@ -14,11 +14,16 @@ from pathlib import Path
 import click
 
 from taskweaver_ext.ces.audit import AuditLog
+from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import ArtifactProduced, ExecutionEvent, OutputProduced
-from taskweaver_ext.ces.exec_errors import exec_error
+from taskweaver_ext.ces.exec_errors import absolute, exec_error
+from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.languages import BUILT_IN, RUST, TYPESCRIPT, C
+from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
 from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
 from taskweaver_ext.ces.program import ProgramLimits
+from taskweaver_ext.ces.program_site import LocalSites, ProgramSites
+from taskweaver_ext.ces.registry import ContainerSites, SessionUse
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.cli.run_view import Completion, JsonView
 from taskweaver_ext.cli.screen import Screen
@@ -111,6 +116,13 @@ def _size(value: str) -> int:
     help="End the program when it has written more; by default after 4G.",
 )
 @click.option(
+    "--kernel",
+    type=click.Choice([mode.value for mode in (EnvMode.Local, EnvMode.Container)]),
+    default=EnvMode.Local.value,
+    show_default=True,
+    help="Where it runs: on this machine, or in a container of its own without a network.",
+)
+@click.option(
     "--audit",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where the run is written down; by default in the user's own log.",
@@ -128,13 +140,15 @@ def command(
     cpu: int | None,
     file_size: int | None,
     max_output: int | None,
+    kernel: str,
     audit: Path | None,
 ) -> int:
     """Run one program in any language and pass on what it writes.
 
     LANGUAGE is bash, javascript or python, or c, rust or typescript where their
     tools are installed. The code is a FILE, standard input (-), or the CODE after
-    -c. It runs in a process of its own; nothing it starts outlives it.
+    -c. It runs in a process of its own; nothing it starts outlives it. In a container
+    it sees the folder it runs in, and nothing else of this machine.
 
     Ctrl-C interrupts the program; a second one kills it.
 
@@ -149,6 +163,9 @@ def command(
         stack.callback(screen.close)
         stack.callback(log.close)
         folder = stack.enter_context(_record_folder())
+        sites: ProgramSites = LocalSites()
+        if kernel == EnvMode.Container.value:
+            sites = stack.enter_context(_container(cwd))
         executor = ProcessExecutor(
             language,
             cwd=cwd,
@@ -156,9 +173,10 @@ def command(
             languages=LANGUAGES,
             limits=limits,
             default_timeout=timeout or None,
+            max_output_bytes=MAX_OUTPUT_BYTES if max_output is None else max_output,
             folder=folder,
             audit=log,
-            **({"max_output_bytes": max_output} if max_output is not None else {}),
+            sites=sites,
         )
         stack.callback(executor.close)
         run = _Run(executor, screen, as_json=as_json)
@@ -218,6 +236,19 @@ def _record_folder() -> Iterator[Path]:
     finally:
         if not any(folder.glob("*.bin")):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _container(cwd: str | None) -> Iterator[ContainerSites]:
+    """A container that sees the folder, from the start of the program to our end."""
+    folder = tempfile.mkdtemp(prefix="taskweaver-exec-")
+    try:
+        with Environment(folder, EnvMode.Container) as environment:
+            session = SessionUse(environment, "exec", absolute(cwd))
+            yield ContainerSites(session)
+            session.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _PlainView:

@@ -32,10 +32,15 @@ def main() -> None:
     """Load the runtime and hand over to it."""
     sys.path.pop(0)  # this folder, put there because it holds the script
     load_runtime_package()
-    from taskweaver_kernel.launch import launch  # type: ignore[import-not-found]
-
     with open(sys.argv[1], encoding="utf-8") as file:
         settings = json.load(file)
+    if "programs" in settings:
+        # Before anything is imported that starts threads.
+        from taskweaver_kernel.spawner import fork_spawner  # type: ignore[import-not-found]
+
+        fork_spawner(settings)
+    from taskweaver_kernel.launch import launch  # type: ignore[import-not-found]
+
     launch(settings)
 
 

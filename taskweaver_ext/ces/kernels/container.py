@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,7 @@ from taskweaver_ext.ces.kernels.container_engine import (
     NotInEngineError,
     shared_engine,
 )
-from taskweaver_ext.ces.kernels.container_events import ContainerChange
 from taskweaver_ext.ces.kernels.container_failures import (
-    death_of_container,
     missing_engine,
     missing_image,
     start_failure,
@@ -64,23 +62,22 @@ from taskweaver_ext.ces.kernels.container_leftovers import (
     Owner,
     remove_leftovers,
 )
-from taskweaver_ext.ces.kernels.container_limits import (
-    ContainerProcess,
-    FolderWatch,
-    LimitCounter,
-    size_text,
+from taskweaver_ext.ces.kernels.container_life import DEATH_SECONDS, ContainerLife
+from taskweaver_ext.ces.kernels.container_limits import FolderWatch, size_text
+from taskweaver_ext.ces.kernels.container_programs import ContainerPrograms
+from taskweaver_ext.ces.kernels.container_spawner import (
+    PublishedPortSpawnerLine,
+    SharedFolderSpawnerLine,
+    SpawnerLine,
 )
 from taskweaver_ext.ces.kernels.host import HostNotice, KernelConnection
 from taskweaver_ext.ces.kernels.jupyter_messages import MessageFormat
-from taskweaver_ext.ces.kernels.wire import CONTROL_PORT, Waker
+from taskweaver_ext.ces.kernels.wire import CONTROL_PORT
 from taskweaver_ext.ces.kernels.zygote import RUNTIME_FOLDER
 from taskweaver_ext.ces.results import KernelDeath
 from taskweaver_ext.errors import KernelStartError
 
 START_SECONDS = 60.0
-_DEATH_SECONDS = 2.0
-_LOOK_SECONDS = 0.5
-_OUT_OF_MEMORY_SECONDS = 3.0
 _LOG_LINES = 30
 _HEED_SECONDS = 3.0
 """Code that goes on filling its folder for so long after an interrupt is killed."""
@@ -104,9 +101,9 @@ class ContainerKernelHost:
     """A `KernelHost` for Docker containers.
 
     Threads:
-        The engine's events come on a thread of the engine, a folder that is
-        too large is told on a thread of its watch; `_lock` guards what they
-        share with the reader's thread: the control channel, which has no
+        What happens to the container is told on a thread of the engine, a
+        folder that is too large on a thread of its watch; `_lock` guards what
+        they share with the reader's thread: the control channel, which has no
         thread of its own.
     """
 
@@ -119,27 +116,34 @@ class ContainerKernelHost:
         self._folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir="/tmp"))
         self._engine: Engine | None = None
         self._container: str | None = None
-        self._process: ContainerProcess | None = None
         self._line: KernelLine | None = None
         self._connection: ContainerConnection | None = None
+        self._programs: ContainerPrograms | None = None
         self._folder_watch: FolderWatch | None = None
         self._cleaning: threading.Thread | None = None
-        self._end = Waker()
-        self._has_ended = threading.Event()
-        self._death: KernelDeath | None = None
-        self._kill_reason = ""
+        self._life = ContainerLife(
+            settings.container.limits, on_notice=self._tell, on_end=self._container_ended
+        )
         self._interrupted_for_folder_at = -_HEED_SECONDS
-        self._is_paused = False
         self._lock = threading.Lock()
         self._format = MessageFormat(self._key)
         self._control: zmq.Socket[bytes] | None = None
-        self._limit_counter = LimitCounter(settings.container.limits, None)
-        self._out_of_memory_at = -_OUT_OF_MEMORY_SECONDS
+        self._owner: int | None = None
 
     @property
     def container_id(self) -> str | None:
         """The container, once it has been made."""
         return self._container
+
+    @property
+    def programs(self) -> ContainerPrograms | None:
+        """Where shells and programs of the session run, once the container does."""
+        return self._programs
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the container has ended, as far as anybody knows."""
+        return self._life.is_over
 
     def start(self) -> KernelConnection:
         """Make and start the container and wait for the kernel's hello."""
@@ -158,15 +162,9 @@ class ContainerKernelHost:
         except (EngineError, OSError) as error:
             raise self._start_error(str(error)) from error
 
-    def death(self, wait_seconds: float = _DEATH_SECONDS) -> KernelDeath | None:
+    def death(self, wait_seconds: float = DEATH_SECONDS) -> KernelDeath | None:
         """How the container ended; waits a moment for the engine to say so."""
-        deadline = time.monotonic() + wait_seconds
-        while self._death is None and self._engine is not None and self._container is not None:
-            self._has_ended.wait(max(0.0, min(_LOOK_SECONDS, deadline - time.monotonic())))
-            self._death = self._find_death(self._engine, self._container)
-            if time.monotonic() >= deadline:
-                break
-        return self._death
+        return self._life.death(wait_seconds)
 
     def interrupt(self) -> None:
         """Ask the kernel to interrupt itself and its children."""
@@ -183,31 +181,18 @@ class ContainerKernelHost:
                 self._control.send_multipart(message, zmq.NOBLOCK)
 
     def kill(self) -> None:
-        """Kill everything in the container; without the engine where that is allowed."""
-        if self._engine is None or self._container is None:
-            return
-        # A paused process dies only once it goes on; the engine sees to that.
-        if not self._is_paused and self._process is not None and self._process.kill():
-            return
-        with contextlib.suppress(EngineError):  # it has ended, or the engine has
-            self._engine.kill(self._container)
+        """Kill everything in the container."""
+        self._life.kill()
 
     def stop(self) -> None:
         """Remove the container and everything that was made for it."""
         if self._folder_watch is not None:
             self._folder_watch.stop()
-        if self._engine is not None and self._container is not None:
-            self.kill()
-            self._engine.unwatch(self._container)
-            try:
-                self._engine.remove(self._container)
-            except EngineError as error:
-                _log.warning(
-                    "the container %s is left behind (%s); it is removed when a container is"
-                    " started next, or by: taskweaver-ext doctor --clean",
-                    self._container,
-                    error,
-                )
+        self._life.kill()
+        self._life.close()
+        if self._programs is not None:
+            self._programs.close()
+        self._remove_container()
         if self._cleaning is not None:
             self._cleaning.join()
         with self._lock:
@@ -216,33 +201,35 @@ class ContainerKernelHost:
                 self._control = None
         if self._line is not None:
             self._line.close()
-        if self._process is not None:
-            self._process.close()
-        self._end.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _remove_container(self) -> None:
+        if self._engine is None or self._container is None:
+            return
+        try:
+            self._engine.remove(self._container)
+        except EngineError as error:
+            _log.warning(
+                "the container %s is left behind (%s); it is removed when a container is"
+                " started next, or by: taskweaver-ext doctor --clean",
+                self._container,
+                error,
+            )
 
     def _start(self) -> ContainerConnection:
         settings = self._settings.container
         engine = self._engine = shared_engine(settings.engine_url or config.docker_host())
         self._clean_up_after_others(engine)
         transport = settings.transport or ("ipc" if engine.shares_this_machine else "tcp")
-        user, owner = self._user(engine)
-        line: KernelLine
-        if transport == "ipc":
-            line = SharedFolderLine(self._folder, owner)
-        else:
-            line = PublishedPortsLine(self._key)
-            engine.ensure_network(CLOSED_NETWORK, CLOSED_NETWORK_OPTIONS)
-        self._line = line
-        self._write_files(line, owner)
+        user, self._owner = self._user(engine)
+        line = self._open_lines(engine, transport)
+        self._write_files(line)
         container, warnings = self._create(engine, transport, user)
         self._container = container
-        engine.watch(container, self._container_changed)
+        self._life.begin(engine, container)
         engine.start(container)
         state = engine.inspect(container)
-        if engine.shares_this_machine:
-            self._process = ContainerProcess.find(state["State"]["Pid"], container)
-        self._limit_counter = LimitCounter(settings.limits, self._process)
+        self._life.has_started(state)
         connection = self._connect(line, _published_ports(state))
         self._watch_folder()
         for message in (*warnings, *self._shortcomings(engine, transport)):
@@ -250,16 +237,41 @@ class ContainerKernelHost:
             connection.tell(HostNotice("limit", message))
         return connection
 
+    def _open_lines(self, engine: Engine, transport: Transport) -> KernelLine:
+        """Prepare how the kernel, and what starts programs beside it, will be reached."""
+        line: KernelLine
+        programs: SpawnerLine
+        if transport == "ipc":
+            line = SharedFolderLine(self._folder, self._give_away)
+            programs = SharedFolderSpawnerLine(self._folder, self._give_away)
+        else:
+            line = PublishedPortsLine(self._key)
+            programs = PublishedPortSpawnerLine(self._key)
+            engine.ensure_network(CLOSED_NETWORK, CLOSED_NETWORK_OPTIONS)
+        self._line = line
+        self._programs = ContainerPrograms(
+            line=programs,
+            folder=self._folder,
+            give_away=self._give_away,
+            cwd=self._settings.cwd,
+            memory_bytes=self._settings.container.limits.memory_bytes,
+            life=self._life,
+            session_id=self._settings.session_id,
+        )
+        return line
+
     def _connect(self, line: KernelLine, published: Mapping[int, int]) -> ContainerConnection:
+        assert self._programs is not None
+        self._programs.published_at(published)
         inside = cwd_inside(self._settings.cwd)
         outside = str(self._settings.cwd)
         connection = ContainerConnection(
             line=line,
             context=self._context,
             key=self._key,
-            wire=line.open_wire(published, START_SECONDS, self._end),
-            death_descriptor=os.dup(self._end.fileno()),
-            limits_met=self._limit_counter.newly_met,
+            wire=line.open_wire(published, START_SECONDS, self._life.end),
+            death_descriptor=os.dup(self._life.end.fileno()),
+            limits_met=self._life.limits_met,
             paths=None if str(inside) == outside else (str(inside), outside),
         )
         control = self._context.socket(zmq.DEALER)
@@ -309,7 +321,12 @@ class ContainerKernelHost:
         is_other = number.isdigit() and int(number) != os.getuid()
         return user, int(number) if is_other else None
 
-    def _write_files(self, line: KernelLine, owner: int | None) -> None:
+    def _give_away(self, path: Path) -> None:
+        """Let the container's user have a file of ours, if that is somebody else than we."""
+        if self._owner is not None:
+            os.chown(path, self._owner, -1)
+
+    def _write_files(self, line: KernelLine) -> None:
         """Put into the folder what the kernel is started with."""
         settings = self._settings
         shutil.copytree(RUNTIME_FOLDER, self._folder / "runtime")
@@ -318,8 +335,10 @@ class ContainerKernelHost:
             "signature_scheme": "hmac-sha256",
             "key": self._key,
         }
+        assert self._programs is not None
         kernel_settings = {
             **line.kernel_settings(),
+            "programs": self._programs.address,
             "connection_file": f"{INSIDE_FOLDER}/connection.json",
             "key": self._key,
             "env_id": settings.env_id,
@@ -334,10 +353,8 @@ class ContainerKernelHost:
             path = self._folder / f"{name}.json"
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 json.dump(content, file)
-            if owner is not None:
-                os.chown(path, owner, -1)
-        if owner is not None:
-            os.chown(self._folder, owner, -1)
+            self._give_away(path)
+        self._give_away(self._folder)
 
     def _clean_up_after_others(self, engine: Engine) -> None:
         """Remove what crashed processes left, once for each engine, while the kernel starts."""
@@ -359,8 +376,8 @@ class ContainerKernelHost:
         """What the container does not keep of what its settings promise."""
         limits = self._settings.container.limits
         wanted = {"memory": limits.memory_bytes, "processes": limits.processes, "CPU": limits.cpus}
-        if self._process is not None:
-            missing = self._process.limits_not_in_force(limits)
+        if (process := self._life.process) is not None:
+            missing = process.limits_not_in_force(limits)
         elif engine.shares_this_machine:
             # Its process is in no control group of its own, as with some rootless engines.
             missing = [name for name, limit in wanted.items() if limit is not None]
@@ -375,26 +392,10 @@ class ContainerKernelHost:
                 " all addresses can be reached from it."
             )
 
-    def _container_changed(self, change: ContainerChange) -> None:
+    def _container_ended(self) -> None:
         """Called on the thread of the engine's events."""
-        if change == "died":
-            self._has_ended.set()
-            self._end.wake()
-        elif change == "out_of_memory":
-            self._out_of_memory_at = time.monotonic()
-            for message in self._limit_counter.newly_met({}):
-                self._tell(HostNotice("limit", message))
-        elif change in ("paused", "resumed"):
-            self._is_paused = change == "paused"
-            advice = "; the code goes on when it is unpaused" if self._is_paused else ""
-            self._tell(HostNotice("paused" if self._is_paused else "resumed",
-                                  f"The container was {change}{advice}."))  # fmt: skip
-        elif change == "engine_gone":
-            self._has_ended.set()  # as far as the engine could tell
-            if self._process is None:
-                self._end.wake()  # nobody else could tell whether the kernel lives
-        elif change == "engine_back":
-            self._has_ended.clear()
+        if self._programs is not None:
+            self._programs.container_ended()
 
     def _folder_is_too_large(self, added_bytes: int) -> None:
         """Called on the thread of the folder's watch: interrupt, and kill what does not heed it."""
@@ -407,34 +408,20 @@ class ContainerKernelHost:
         self._tell(HostNotice("limit", f"The code was stopped: {message}."))
         now = time.monotonic()
         if now - self._interrupted_for_folder_at < _HEED_SECONDS:
-            self._kill_reason = f"killed, because {message}"
-            self.kill()
+            self._life.kill_because(f"killed, because {message}")
         self._interrupted_for_folder_at = now
         self.interrupt()
+        if self._programs is not None:
+            self._programs.stop_everything()
 
     def _tell(self, notice: HostNotice) -> None:
-        if self._connection is not None:
-            self._connection.tell(notice)
-
-    def _find_death(self, engine: Engine, container: str) -> KernelDeath | None:
-        try:
-            state = engine.state(container)
-        except NotInEngineError:
-            state = {"Status": "removing"}
-        except EngineError:
-            return KernelDeath(cause="engine_gone", detail="the Docker engine is gone")
-        memory = self._settings.container.limits.memory_bytes
-        was_out_of_memory = not self._kill_reason and self._was_out_of_memory(state)
-        death = death_of_container(state, memory, was_out_of_memory=was_out_of_memory)
-        if death is not None and self._kill_reason:
-            return replace(death, detail=self._kill_reason)
-        return death
-
-    def _was_out_of_memory(self, state: Mapping[str, Any]) -> bool:
-        """Whether lack of memory was the cause; the engine's flag stays up after a child's end."""
-        if time.monotonic() - self._out_of_memory_at < _OUT_OF_MEMORY_SECONDS:
-            return True
-        return bool(state.get("OOMKilled")) and self._out_of_memory_at < 0
+        """Tell what runs; the kernel's next code, when nothing does."""
+        programs, connection = self._programs, self._connection
+        has_programs = programs is not None and programs.is_running
+        if programs is not None:
+            programs.tell(notice)
+        if connection is not None and (connection.is_running or not has_programs):
+            connection.tell(notice)
 
     def _start_error(self, reason: str) -> KernelStartError:
         log = ""

@@ -217,7 +217,10 @@ class LimitCounter:
         self._limits = limits
         self._process = process
         self._lock = threading.Lock()
-        self._counts = dict.fromkeys(("memory.oom_kill", "pids.max"), 0)
+        self._counts = {
+            event: 0 if process is None else process.count_of(event)
+            for event in ("memory.oom_kill", "pids.max")
+        }
 
     def newly_met(self, reply: Mapping[str, Any]) -> list[str]:
         """What was met since this was asked last, and what the code's error names, in words."""

@@ -25,11 +25,11 @@ from typing import Any, Protocol
 import zmq
 
 from taskweaver_ext.ces.interpreters import explain_why_unusable
+from taskweaver_ext.ces.kernel_runtime.process_tree import MARK, ProcessFamily, kill_family
 from taskweaver_ext.ces.kernels.host import KernelConnection
 from taskweaver_ext.ces.kernels.tracing import reached
 from taskweaver_ext.ces.kernels.wire import WireConnection, WireListener
 from taskweaver_ext.ces.kernels.zygote import RUNTIME_FOLDER, Zygote, ZygoteError
-from taskweaver_ext.ces.process_tree import MARK, ProcessFamily, kill_family
 from taskweaver_ext.ces.results import KernelDeath
 from taskweaver_ext.errors import KernelStartError
 

@@ -26,7 +26,7 @@ _logger = logging.getLogger(__name__)
 class CodeExecutor:
     """Run code of any language for one session, in events of a post.
 
-    The kernel starts with the first Python code, or with `start`.
+    The kernel starts with the first Python code, in a container with any code, or with `start`.
 
     Threads:
         `interrupt` is for any thread, the rest for the one that runs the round.
@@ -71,9 +71,10 @@ class CodeExecutor:
         """The names of the languages that can be run."""
         return self._registry.languages
 
-    def contains(self, language: str) -> bool:
-        """Whether code of a language cannot reach beyond the session's container."""
-        return self._has_container and canonical_name(language) == "python"
+    @property
+    def is_contained(self) -> bool:
+        """Whether code, of whatever language, cannot reach beyond the session's container."""
+        return self._has_container
 
     def start(self, on_status: Callable[[str], None] | None = None) -> None:
         """Start the kernel with its plugins, unless it runs.
@@ -123,7 +124,7 @@ class CodeExecutor:
         name = canonical_name(language)
         execution_id = ExecutionId(post.post.id)
         self._posts[execution_id] = post
-        if name == "python":
+        if name == "python" or self._has_container:  # which is where all other code runs, too
             self.start(post.update_status)
         with (
             LiveOutput(post, execution_id) as output,
