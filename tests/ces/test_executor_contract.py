@@ -168,14 +168,15 @@ def kind(
     shared_environment: Environment,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Kind]:
-    where, *rest = request.param
+    where, language, fresh, code = request.param
     if where == "local":
-        yield Kind(shared_environment, *rest, is_contained=False)
+        yield Kind(shared_environment, language, fresh, code, is_contained=False)
         return
     folder = tmp_path_factory.mktemp("contained")
     with container_environment(folder, ContainerSettings(transport=where)) as environment:
         environment.start_session("contract")
-        yield Kind(environment, *rest, is_contained=True)
+        assert not _has_ended_inside(environment, 1)  # the line to its programs is open from now on
+        yield Kind(environment, language, fresh, code, is_contained=True)
 
 
 @pytest.fixture
