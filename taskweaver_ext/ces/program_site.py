@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from taskweaver_ext.ces.kernel_runtime.started_process import (
     find_program,
 )
 from taskweaver_ext.ces.kernels.host import HostNotice
+from taskweaver_ext.ces.owned_folders import make_owned_folder
 from taskweaver_ext.ces.process_output import ReadEnd
 from taskweaver_ext.ces.results import KernelDeath
 
@@ -241,7 +241,7 @@ class LocalFolder:
     """A folder of this machine."""
 
     def __init__(self) -> None:
-        self._path = Path(tempfile.mkdtemp(prefix="taskweaver-program-"))
+        self._path = make_owned_folder("program")
 
     def write(self, name: str, content: bytes) -> str:
         """Write a file."""

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import re
-import tempfile
 import threading
 import time
 import uuid
@@ -20,6 +19,7 @@ from taskweaver_ext.ces.cell_record import CellRecord
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import ExecutionEvent
 from taskweaver_ext.ces.kernels.execution import END_OF_INPUT
+from taskweaver_ext.ces.owned_folders import GivenFolder
 from taskweaver_ext.ces.python_call import (
     SCHEMA,
     STDIN_REFUSED,
@@ -94,12 +94,8 @@ class PythonTool:
             kernel_lifetime: "session", or "call" for a fresh kernel each time.
             max_timeout: Seconds that no call may exceed, whatever it asks for; 0: no such limit.
         """
-        self._own_folder = (
-            tempfile.TemporaryDirectory(prefix="taskweaver-", ignore_cleanup_errors=True)
-            if folder is None
-            else None
-        )
-        self._folder = Path(self._own_folder.name if self._own_folder else folder or "").absolute()
+        self._given_folder = GivenFolder(folder)
+        self._folder = self._given_folder.path
         self._cwd = Path(cwd).absolute() if cwd is not None else Path.cwd()
         self._lifetime = kernel_lifetime
         self._max_timeout = max_timeout
@@ -202,8 +198,7 @@ class PythonTool:
         else:
             for session_id in sessions:
                 self.end_session(session_id)
-        if self._own_folder is not None:
-            self._own_folder.cleanup()
+        self._given_folder.close()
 
     def __enter__(self) -> Self:
         return self

@@ -83,8 +83,9 @@ class RecordedRun:
         self._delivery.put(event)
 
     def add_notice(self, notice: Notice) -> None:
-        """Add something the caller should know."""
-        self.result.notices.append(notice)
+        """Add something the caller should know, once."""
+        if notice not in self.result.notices:
+            self.result.notices.append(notice)
 
     def take_notice(self, notice: HostNotice) -> None:
         """Tell the caller what happens to the place the code runs in."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import threading
 import uuid
 from collections import deque
@@ -13,12 +12,14 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from taskweaver_ext.ces.audit import AuditLog
+from taskweaver_ext.ces.child_environment import variables_for_programs
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.exec_errors import exec_error
 from taskweaver_ext.ces.kernels.execution import END_OF_INPUT, OnInput
 from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.languages import BUILT_IN, Language, canonical_name
 from taskweaver_ext.ces.late_output import OnLateOutput
+from taskweaver_ext.ces.owned_folders import GivenFolder
 from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
 from taskweaver_ext.ces.program import ProgramLimits
 from taskweaver_ext.ces.program_site import LocalSites, ProgramSite, ProgramSites
@@ -101,7 +102,7 @@ class ContainerSites:
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
         """These, besides what the container has; nothing of our environment."""
-        return {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", **variables}
+        return variables_for_programs(variables)
 
     @contextlib.contextmanager
     def use(self) -> Iterator[ProgramSite]:
@@ -265,12 +266,8 @@ class ExecutorRegistry:
             audit: Where executions are written down; by default in the folder.
             on_late_output: Told what the shell's background processes write.
         """
-        self._own_folder = (
-            tempfile.TemporaryDirectory(prefix="taskweaver-", ignore_cleanup_errors=True)
-            if folder is None
-            else None
-        )
-        self._folder = Path(self._own_folder.name if self._own_folder else folder or "").absolute()
+        self._given_folder = GivenFolder(folder)
+        self._folder = self._given_folder.path
         self._own_audit = (
             AuditLog(self._folder / "audit.jsonl", who=session_id) if audit is None else None
         )
@@ -333,8 +330,7 @@ class ExecutorRegistry:
             self._session.close()
         if self._own_audit is not None:
             self._own_audit.close()
-        if self._own_folder is not None:
-            self._own_folder.cleanup()
+        self._given_folder.close()
 
     def __enter__(self) -> Self:
         return self

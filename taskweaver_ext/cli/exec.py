@@ -7,23 +7,22 @@ import re
 import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from taskweaver_ext.ces.audit import AuditLog
-from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import ArtifactProduced, ExecutionEvent, OutputProduced
-from taskweaver_ext.ces.exec_errors import absolute, exec_error
+from taskweaver_ext.ces.exec_errors import absolute, exec_error, explain_working_directory
+from taskweaver_ext.ces.kernel_runtime.started_process import complaint_about_folder
 from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.languages import BUILT_IN, RUST, TYPESCRIPT, C
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
+from taskweaver_ext.ces.owned_folders import disown_folder, make_owned_folder
 from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
 from taskweaver_ext.ces.program import ProgramLimits
 from taskweaver_ext.ces.program_site import LocalSites, ProgramSites
-from taskweaver_ext.ces.registry import ContainerSites, SessionUse
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.cli.run_view import Completion, JsonView
 from taskweaver_ext.cli.screen import Screen
@@ -165,7 +164,8 @@ def command(
         folder = stack.enter_context(_record_folder())
         sites: ProgramSites = LocalSites()
         if kernel == EnvMode.Container.value:
-            sites = stack.enter_context(_container(cwd))
+            sites = stack.enter_context(_container(cwd, memory_bytes=memory, file_bytes=file_size))
+            limits = ProgramLimits(cpu_seconds=cpu)
         executor = ProcessExecutor(
             language,
             cwd=cwd,
@@ -230,25 +230,33 @@ def _read_variables(assignments: tuple[str, ...]) -> dict[str, str]:
 @contextlib.contextmanager
 def _record_folder() -> Iterator[Path]:
     """A private folder; kept only when it holds raw bytes whose place has been said."""
-    folder = Path(tempfile.mkdtemp(prefix="taskweaver-exec-"))
+    folder = make_owned_folder("exec")
     try:
         yield folder
     finally:
-        if not any(folder.glob("*.bin")):
+        if any(folder.glob("*.bin")):
+            disown_folder(folder)
+        else:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _container(cwd: str | None) -> Iterator[ContainerSites]:
+def _container(cwd: str | None, **sizes: int | None) -> Iterator[ProgramSites]:
     """A container that sees the folder, from the start of the program to our end."""
-    folder = tempfile.mkdtemp(prefix="taskweaver-exec-")
+    # Only who runs containers pays for their machinery.
+    from taskweaver_ext.ces.kernels.container_description import ContainerSettings
+    from taskweaver_ext.ces.kernels.container_limits import ContainerLimits
+    from taskweaver_ext.ces.kernels.container_sites import ProgramContainer
+
+    folder = absolute(cwd)
+    if error := explain_working_directory(folder, complaint_about_folder(str(folder))):
+        raise _Failure(error, "give another folder with --cwd")
+    limits = ContainerLimits(**{name: size for name, size in sizes.items() if size is not None})
+    container = ProgramContainer(folder, ContainerSettings(limits=limits), name="exec")
     try:
-        with Environment(folder, EnvMode.Container) as environment:
-            session = SessionUse(environment, "exec", absolute(cwd))
-            yield ContainerSites(session)
-            session.close()
+        yield container
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        container.close()
 
 
 class _PlainView:

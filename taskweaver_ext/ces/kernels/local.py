@@ -30,6 +30,7 @@ from taskweaver_ext.ces.kernels.host import KernelConnection
 from taskweaver_ext.ces.kernels.tracing import reached
 from taskweaver_ext.ces.kernels.wire import WireConnection, WireListener
 from taskweaver_ext.ces.kernels.zygote import RUNTIME_FOLDER, Zygote, ZygoteError
+from taskweaver_ext.ces.owned_folders import make_owned_folder
 from taskweaver_ext.ces.results import KernelDeath
 from taskweaver_ext.errors import KernelStartError
 
@@ -316,7 +317,7 @@ def _death_descriptor(process: _Process) -> int | None:
 
 def _make_private_folder() -> Path:
     try:
-        return Path(tempfile.mkdtemp(prefix="taskweaver-", dir=_SOCKET_FOLDER))
+        return make_owned_folder(parent=Path(_SOCKET_FOLDER))
     except OSError as error:
         raise KernelStartError(
             f"No folder for the kernel's sockets can be made in {_SOCKET_FOLDER}: {error}."
