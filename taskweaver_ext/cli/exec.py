@@ -13,7 +13,12 @@ from pathlib import Path
 import click
 
 from taskweaver_ext.ces.audit import AuditLog
-from taskweaver_ext.ces.events import ArtifactProduced, ExecutionEvent, OutputProduced
+from taskweaver_ext.ces.events import (
+    ArtifactProduced,
+    ExecutionEvent,
+    OutputProduced,
+    StatusChanged,
+)
 from taskweaver_ext.ces.exec_errors import absolute, exec_error, explain_working_directory
 from taskweaver_ext.ces.kernel_runtime.started_process import complaint_about_folder
 from taskweaver_ext.ces.kernels.host import EnvMode
@@ -24,7 +29,7 @@ from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
 from taskweaver_ext.ces.program import ProgramLimits
 from taskweaver_ext.ces.program_site import LocalSites, ProgramSites
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus, Notice
-from taskweaver_ext.cli.run_view import Completion, JsonView
+from taskweaver_ext.cli.run_view import STATUSES_TO_SAY, Completion, JsonView
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
 
@@ -264,21 +269,27 @@ class _PlainView:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
+        self._said: set[str] = set()
 
     def show(self, event: ExecutionEvent) -> None:
-        """Show what the program writes, and where files are."""
+        """Show what the program writes, where files are, and what happens to its container."""
         if isinstance(event, OutputProduced):
             self._screen.write(event.stream, event.text)
         elif isinstance(event, ArtifactProduced):
             self._screen.say(f"[Saved] {event.artifact.name}: {event.artifact.file_name}")
+        elif isinstance(event, StatusChanged) and event.status in STATUSES_TO_SAY:
+            self._said.add(event.detail)
+            self._screen.say(f"[{event.status.capitalize()}] {event.detail}")
 
     def finish(self, result: ExecutionResult, notices: list[Notice]) -> None:
         """Say what the program did not say itself."""
         for notice in notices:
-            if notice.kind != "output_limit":  # which is the error below
+            if notice.kind != "output_limit" and notice.message not in self._said:
                 self._screen.say(f"[Notice] {notice.message}")
         if result.status is ExecutionStatus.CANCELLED:
             self._screen.say("[Cancelled]")
+        elif result.status is ExecutionStatus.DIED:
+            self._screen.say(f"[Died] {result.error}")
         elif result.error and result.error.startswith("exec: "):
             self._screen.say(f"error: {result.error}")
             for code, hint in _HINTS.items():
