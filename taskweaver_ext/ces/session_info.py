@@ -115,12 +115,12 @@ def sessions_of_this_user(folders: Path = PRIVATE_FOLDERS) -> list[SessionInfo]:
     return sorted(found, key=lambda info: info.created_at)
 
 
-def remove_stale_folders(folders: Path = PRIVATE_FOLDERS) -> int:
-    """Remove what programs left behind that were killed; returns how many folders."""
+def remove_stale_folders(folders: Path = PRIVATE_FOLDERS) -> list[Path]:
+    """Remove what programs left behind that were killed; returns the folders."""
     stale = [folder for info, folder in _read_records(folders) if info.state == "stale"]
     for folder in stale:
         shutil.rmtree(folder, ignore_errors=True)
-    return len(stale)
+    return stale
 
 
 def memory_of(pid: int | None) -> int | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import fcntl
 import hmac
 import json
@@ -40,8 +41,11 @@ CONTROL = "control".ljust(32)
 
 _READ_BYTES = 1 << 18
 _MAX_DESCRIPTORS = 8
-_PROOF_SECONDS = 5.0
+_PROOF_SECONDS = 1.0
+_LIVENESS_SECONDS = 0.02
+"""How often to look whether programs live, where the system does not tell."""
 _STREAM_SECONDS = 10.0
+_COLLECT_SECONDS = 2.0
 _KILL = 9
 
 
@@ -72,27 +76,26 @@ def serve(settings: dict[str, Any]) -> None:
 
 
 class FolderLine:
-    """A socket in a folder that both sides see: the client's descriptors can be used as they are.
-
-    Threads:
-        `receive` belongs to one thread; `send` is for all.
-    """
+    """A socket in a folder that both sides see; the client's descriptors come through it."""
 
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect(path)
-        self._lock = threading.Lock()
         self._unread = bytearray()
         self._descriptors: list[int] = []
 
-    def receive(self) -> dict[str, Any] | None:
-        """The next request, with the descriptors that came with it; None when that was all."""
-        request = _receive_frame(self._read, self._unread)
-        if request is not None:
+    def fileno(self) -> int:
+        """Readable when there is a request, or nobody is there any more."""
+        return self._socket.fileno()
+
+    def receive(self) -> list[dict[str, Any]] | None:
+        """The requests that have come, with the descriptors that came along; None at the end."""
+        requests = _receive_frames(self._read, self._unread)
+        for request in requests or ():
             count = len(request.get("streams", ()))
             request["descriptors"] = self._descriptors[:count]
             del self._descriptors[:count]
-        return request
+        return requests
 
     def _read(self) -> bytes:
         items = array.array("i")
@@ -108,7 +111,12 @@ class FolderLine:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send an answer or news."""
-        _send_frame(self._socket, self._lock, message)
+        _send_frame(self._socket, message)
+
+    def open_streams(self, request: dict[str, Any]) -> list[int]:
+        """The descriptors of a process's streams, which came along."""
+        descriptors: list[int] = request["descriptors"]
+        return descriptors
 
 
 class PortLine:
@@ -126,24 +134,29 @@ class PortLine:
         self._connections: dict[str, socket.socket] = {}
         threading.Thread(target=self._accept, daemon=True).start()
         self._socket = self._take(CONTROL, None)
-        self._lock = threading.Lock()
         self._unread = bytearray()
         self._folder = tempfile.mkdtemp(prefix="taskweaver-")
         self._copies: dict[str, Copying] = {}
 
-    def receive(self) -> dict[str, Any] | None:
-        """The next request, with a descriptor for each stream; None when that was all."""
-        request = _receive_frame(lambda: self._socket.recv(_READ_BYTES), self._unread)
-        if request is not None:
-            request["descriptors"] = [
-                self._open(stream, is_input=index == 0 and request["with"].get("has_open_stdin"))
-                for index, stream in enumerate(request.get("streams", ()))
-            ]
-        return request
+    def fileno(self) -> int:
+        """Readable when there is a request, or nobody is there any more."""
+        return self._socket.fileno()
+
+    def receive(self) -> list[dict[str, Any]] | None:
+        """The requests that have come; None at the end."""
+        return _receive_frames(lambda: self._socket.recv(_READ_BYTES), self._unread)
 
     def send(self, message: dict[str, Any]) -> None:
         """Send an answer or news."""
-        _send_frame(self._socket, self._lock, message)
+        _send_frame(self._socket, message)
+
+    def open_streams(self, request: dict[str, Any]) -> list[int]:
+        """A descriptor for each stream of a process."""
+        has_input = bool(request["with"].get("has_open_stdin"))
+        return [
+            self._open(name, is_input=has_input and index == 0)
+            for index, name in enumerate(request["streams"])
+        ]
 
     def make_pipe(self, name: str) -> str:
         """Make a named pipe whose content goes to the connection of that name."""
@@ -180,7 +193,7 @@ class PortLine:
     def _accept(self) -> None:
         while True:
             connection, _ = self._server.accept()
-            threading.Thread(target=self._welcome, args=(connection,), daemon=True).start()
+            self._welcome(connection)
 
     def _welcome(self, connection: socket.socket) -> None:
         """Keep a connection whose other side knows the key, by the name that it says."""
@@ -203,49 +216,71 @@ class PortLine:
 
 
 class Spawner:
-    """Answer requests, each on a thread of its own: ending a program may take a while.
+    """Answer requests and tell of ends, one after another and on one thread.
 
-    Threads:
-        A client asks for one thing at a time about one process. `_lock` guards the table.
+    A program may use up all the threads that there may be in the container; then it
+    must still be possible to end it.
     """
 
     def __init__(self, line: Any) -> None:
         self._line = line
-        self._lock = threading.Lock()
         self._processes: dict[int, StartedProcess] = {}
+        self._untold: dict[int, StartedProcess] = {}
         self._keeps_leader: set[int] = set()
         self._count = 0
 
     def serve(self) -> None:
         """Answer until the client is gone."""
-        while (request := self._line.receive()) is not None:
-            if "id" in request:
-                threading.Thread(target=self._answer, args=(request,), daemon=True).start()
-            else:
-                self._do(request)
+        while True:
+            if self._wait():
+                requests = self._line.receive()
+                if requests is None:
+                    return
+                for request in requests:
+                    self._answer(request)
+            self._tell_ends()
 
     def kill_everything(self) -> None:
         """Kill all that was started."""
         for process in list(self._processes.values()):
             process.kill_all()
 
+    def _wait(self) -> bool:
+        """Wait for something to happen; return whether the client wants something."""
+        poller = select.poll()
+        poller.register(self._line.fileno(), select.POLLIN)
+        seconds: float | None = None
+        for process in self._untold.values():
+            if process.descriptor is None:
+                seconds = _LIVENESS_SECONDS
+            else:
+                poller.register(process.descriptor, select.POLLIN)
+        ready = poller.poll(None if seconds is None else seconds * 1000)
+        return any(descriptor == self._line.fileno() for descriptor, _ in ready)
+
+    def _tell_ends(self) -> None:
+        for number, process in list(self._untold.items()):
+            if process.has_ended():
+                del self._untold[number]
+                self._line.send({"ended": number, "code": process.wait()})
+
     def _answer(self, request: dict[str, Any]) -> None:
-        answer: dict[str, Any] = {"id": request["id"]}
+        answer: dict[str, Any] = {"id": request.get("id")}
         try:
             answer["result"] = self._do(request)
         except OSError as error:
             answer["errno"], answer["error"] = error.errno, str(error)
+        except RuntimeError as error:  # no thread can be started to copy a stream
+            answer["errno"], answer["error"] = errno.EAGAIN, str(error)
         except Exception as error:  # noqa: BLE001 - the client is to hear of it, whatever it is
             answer["error"] = str(error) or type(error).__name__
-        with contextlib.suppress(OSError):  # the client is gone
+        if "id" in request:
             self._line.send(answer)
-        if request["do"] == "start" and "result" in answer:
-            self._tell_end(answer["result"]["process"])
 
     def _do(self, request: dict[str, Any]) -> Any:
         arguments = request.get("with", {})
         if request["do"] == "start":
-            return self._start(request["descriptors"], **arguments)
+            return self._start(self._line.open_streams(request), **arguments)
         return getattr(self, f"_do_{request['do']}")(**arguments)
 
     def _start(
@@ -273,18 +308,12 @@ class Spawner:
         finally:
             for descriptor in opened:
                 os.close(descriptor)
-        with self._lock:
-            self._count += 1
-            number = self._count
-            self._processes[number] = process
-            if has_open_stdin:
-                self._keeps_leader.add(number)
+        self._count += 1
+        number = self._count
+        self._processes[number] = self._untold[number] = process
+        if has_open_stdin:
+            self._keeps_leader.add(number)
         return {"process": number, "pid": process.pid, "mark": process.mark}
-
-    def _tell_end(self, number: int) -> None:
-        code = self._processes[number].wait()
-        with contextlib.suppress(OSError):
-            self._line.send({"ended": number, "code": code})
 
     def _do_signal(self, process: int, number: int) -> None:
         self._processes[process].signal(number)
@@ -305,9 +334,11 @@ class Spawner:
         self._processes[process].kill_all()
 
     def _do_collect(self, process: int) -> dict[str, Any]:
-        with self._lock:
-            started = self._processes.pop(process)
-            self._keeps_leader.discard(process)
+        started = self._processes.pop(process)
+        if not started.has_ended(_COLLECT_SECONDS):
+            raise TimeoutError("it does not end")  # nobody else is to wait for it
+        self._untold.pop(process, None)
+        self._keeps_leader.discard(process)
         return asdict(started.collect())
 
     def _do_stop_everything(self) -> None:
@@ -344,29 +375,28 @@ class Spawner:
         return path
 
 
-def _receive_frame(read: Any, unread: bytearray) -> dict[str, Any] | None:
-    """Read until a frame is whole; what was read beyond it stays."""
-    while True:
-        if len(unread) >= FRAME.size:
-            (size,) = FRAME.unpack_from(unread)
-            if len(unread) >= FRAME.size + size:
-                content = bytes(unread[FRAME.size : FRAME.size + size])
-                del unread[: FRAME.size + size]
-                frame: dict[str, Any] = json.loads(content)
-                return frame
-        try:
-            data = read()
-        except OSError:
-            return None
-        if not data:
-            return None
-        unread += data
+def _receive_frames(read: Any, unread: bytearray) -> list[dict[str, Any]] | None:
+    """Read once and take the frames that are whole; None at the end."""
+    try:
+        data = read()
+    except OSError:
+        return None
+    if not data:
+        return None
+    unread += data
+    frames = []
+    while len(unread) >= FRAME.size:
+        (size,) = FRAME.unpack_from(unread)
+        if len(unread) < FRAME.size + size:
+            break
+        frames.append(json.loads(bytes(unread[FRAME.size : FRAME.size + size])))
+        del unread[: FRAME.size + size]
+    return frames
 
 
-def _send_frame(connection: socket.socket, lock: Any, message: dict[str, Any]) -> None:
+def _send_frame(connection: socket.socket, message: dict[str, Any]) -> None:
     content = json.dumps(message).encode()
-    with lock:
-        connection.sendall(FRAME.pack(len(content)) + content)
+    connection.sendall(FRAME.pack(len(content)) + content)
 
 
 class Copying:

@@ -28,6 +28,7 @@ from .process_tree import (
     ticks_since_boot,
 )
 
+_LIVENESS_SECONDS = 0.02
 _RECENT_SECONDS = 1.0
 """Process ids are not used up within this time."""
 
@@ -120,13 +121,20 @@ class StartedProcess:
         """Its process id, which is also its session and group."""
         return self._process.pid
 
-    def has_ended(self) -> bool:
-        """Whether it has ended, though perhaps not what it started."""
+    def has_ended(self, wait_seconds: float = 0.0) -> bool:
+        """Whether it has ended, though perhaps not what it started; after a moment's wait."""
         if self.descriptor is None:
-            return self._process.poll() is not None
+            return self._has_ended_by(time.monotonic() + wait_seconds)
         poller = select.poll()
         poller.register(self.descriptor, select.POLLIN)
-        return bool(poller.poll(0))
+        return bool(poller.poll(wait_seconds * 1000))
+
+    def _has_ended_by(self, deadline: float) -> bool:
+        while self._process.poll() is None:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_LIVENESS_SECONDS)
+        return True
 
     def signal(self, number: int) -> None:
         """Send it a signal, if it lives."""

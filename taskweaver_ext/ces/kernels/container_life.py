@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import select
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -59,6 +61,8 @@ class ContainerLife:
         """Woken when it has ended."""
         self._is_over = threading.Event()
         self._can_ask = threading.Event()
+        self._closing = threading.Lock()
+        self._is_closed = False
         self._death: KernelDeath | None = None
         self._kill_reason = ""
         self._is_paused = False
@@ -72,7 +76,17 @@ class ContainerLife:
 
     def wait_until_over(self, seconds: float) -> bool:
         """Wait a moment for its end; return whether it has come."""
-        return self._is_over.wait(seconds)
+        with self._closing:
+            process = None if self._is_closed else self.process
+            descriptor = None if process is None else process.duplicate()
+        if descriptor is None:
+            return self._is_over.wait(seconds)
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        try:
+            return bool(poller.poll(seconds * 1000))
+        finally:
+            os.close(descriptor)
 
     def begin(self, engine: Engine, container: str) -> None:
         """The container was made: follow it from now on."""
@@ -124,8 +138,10 @@ class ContainerLife:
         """Stop following it, and let go of everything."""
         if self._engine is not None and self._container is not None:
             self._engine.unwatch(self._container)
-        if self.process is not None:
-            self.process.close()
+        with self._closing:
+            self._is_closed = True
+            if self.process is not None:
+                self.process.close()
         self.end.close()
 
     def _changed(self, change: ContainerChange) -> None:

@@ -79,6 +79,10 @@ class ContainerProcess:
             return False
         return True
 
+    def duplicate(self) -> int:
+        """A descriptor of one's own that is readable once it has ended."""
+        return os.dup(self._descriptor)
+
     def close(self) -> None:
         """Let go of it."""
         os.close(self._descriptor)

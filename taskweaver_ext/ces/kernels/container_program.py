@@ -122,7 +122,7 @@ class ContainerProgram:
 
     def collect(self) -> ProcessEnd:
         """Let go of it, and say how it ended."""
-        end = self._ask("collect", process=self._number) if self._news.code is not None else None
+        end = self._ask("collect", process=self._number)
         self._client.forget(self._number)
         self._site.forget(self)
         self._waker.close()

@@ -29,7 +29,7 @@ from taskweaver_ext.ces.results import KernelDeath
 _ANSWER_SECONDS = 10.0
 _KILL_SECONDS = 7.0
 """Longer than the spawner itself tries to kill a program's processes."""
-_END_SECONDS = 2.0
+_END_SECONDS = 1.0
 """How long the end of a container may take to be told after the last word from it."""
 _PAUSED_SECONDS = 0.5
 
@@ -225,6 +225,7 @@ class ContainerPrograms:
 
     def death(self) -> KernelDeath:
         """How the container ended, if anybody knows."""
+        self._life.wait_until_over(2 * _END_SECONDS)  # by then we have ended it if nobody else has
         return self._life.death() or KernelDeath(
             cause="container_gone", detail="its container cannot be reached any more"
         )
