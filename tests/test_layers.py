@@ -58,6 +58,7 @@ ORDER = (
     "ces.kernels.container_spawner",
     "ces.kernels.container_program",
     "ces.kernels.container_programs",
+    "ces.kernels.container_mounts",
     "ces.kernels.container_box",
     "ces.kernels.container_sites",
     "ces.kernels.container",
@@ -251,7 +252,6 @@ def test_no_module_is_listed_twice() -> None:
         ("app", "import taskweaver_ext", "which has no place in ORDER"),
         ("ces.shell", "from .results import ExecutionResult", "imports relatively"),
         (
-            "ces.owned_folders",
             "ces.results",
             "if TYPE_CHECKING:\n    from taskweaver_ext.session import Session",
             "ces.results imports session",

@@ -44,6 +44,7 @@ from taskweaver_ext.ces.kernels.container_leftovers import (
 )
 from taskweaver_ext.ces.kernels.container_life import ContainerLife
 from taskweaver_ext.ces.kernels.container_limits import FolderWatch, size_text
+from taskweaver_ext.ces.kernels.container_mounts import refuse_ways_out, ways_out
 from taskweaver_ext.ces.kernels.container_programs import ContainerPrograms
 from taskweaver_ext.ces.kernels.container_spawner import (
     PublishedPortSpawnerLine,
@@ -55,8 +56,10 @@ from taskweaver_ext.ces.kernels.zygote import RUNTIME_FOLDER
 from taskweaver_ext.ces.owned_folders import Owner, make_owned_folder
 
 _LOG_LINES = 30
-_HEED_SECONDS = 3.0
+_HEED_SECONDS = 1.5
 """What goes on filling its folder for so long after it was stopped is killed."""
+_FORGIVEN_SECONDS = 5.0
+"""What begins to do so again after this time is another's doing."""
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +113,7 @@ class ContainerBox:
         self._owner: int | None = None
         self._folder_watch: FolderWatch | None = None
         self._cleaning: threading.Thread | None = None
-        self._stopped_for_folder_at = -_HEED_SECONDS
+        self._stopped_for_folder_at = -_FORGIVEN_SECONDS
 
     @property
     def programs(self) -> ContainerPrograms:
@@ -122,6 +125,8 @@ class ContainerBox:
         """Find the engine, and prepare how programs will be reached; return how that is."""
         settings = self.settings.container
         engine = self._engine = shared_engine(settings.engine_url or config.docker_host())
+        mounted = [self.settings.cwd, *map(Path, settings.read_only_mounts)]
+        refuse_ways_out(mounted, ways_out(engine.url))
         self._clean_up_after_others(engine)
         self._transport: Transport = settings.transport or (
             "ipc" if engine.shares_this_machine else "tcp"
@@ -308,11 +313,14 @@ class ContainerBox:
             f"the working directory may grow by {size_text(limit)} in this container and has"
             f" grown by {size_text(added_bytes)}"
         )
-        self._on_notice(HostNotice("limit", f"The code was stopped: {message}."))
-        now = time.monotonic()
-        if now - self._stopped_for_folder_at < _HEED_SECONDS:
+        seconds = time.monotonic() - self._stopped_for_folder_at
+        if seconds < _HEED_SECONDS:
+            return  # it may not have heard of it yet
+        if seconds < _FORGIVEN_SECONDS:
             self.life.kill_because(f"killed, because {message}")
-        self._stopped_for_folder_at = now
+            return
+        self._stopped_for_folder_at = time.monotonic()
+        self._on_notice(HostNotice("limit", f"The code was stopped: {message}."))
         self._interrupt()
         self.programs.stop_everything()
 

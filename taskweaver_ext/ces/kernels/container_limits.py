@@ -9,9 +9,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+
+from taskweaver_ext.errors import ConfigError
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
@@ -35,6 +37,22 @@ class ContainerLimits:
     """What may be added to the working directory."""
     tmp_bytes: int | None = 512 << 20
     """What `/tmp` may hold; it lies in memory."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would mean something else to an engine: to it, 0 is no limit.
+
+        Raises:
+            ConfigError: A limit is not above 0.
+        """
+        wrong = [
+            f"{entry.name} is {value}"
+            for entry in fields(self)
+            if (value := getattr(self, entry.name)) is not None and value <= 0
+        ]
+        if wrong:
+            raise ConfigError(
+                f"A container's limit must be above 0, or None for no limit: {', '.join(wrong)}."
+            )
 
 
 def size_text(size: int) -> str:
