@@ -126,6 +126,7 @@ class Environment:
         cwd: str | Path | None = None,
         *,
         on_late_output: OnLateOutput | None = None,
+        wait: bool = True,
     ) -> None:
         """Start a session with its kernel.
 
@@ -133,6 +134,8 @@ class Environment:
             session_dir: Its folder; by default one in the environment's folder.
             cwd: Where its code runs, which must exist; by default a new folder in its own.
             on_late_output: Told what executions write after their end, on a thread of ours.
+            wait: Until the kernel is ready. Otherwise it starts while the caller does something
+                else, the first execution waits for it, and a failure to start is that one's.
 
         Raises:
             SessionError: The session exists, or a folder cannot be used.
@@ -161,6 +164,9 @@ class Environment:
                 )
             self._sessions[session_id] = session
         self._keeper.add(session)
+        if not wait:
+            session.start_meanwhile()
+            return
         try:
             session.start()
         except BaseException:

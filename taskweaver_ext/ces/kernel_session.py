@@ -27,7 +27,7 @@ from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionSt
 from taskweaver_ext.ces.session_folder import NAME, SessionFolder
 from taskweaver_ext.ces.session_info import SessionInfo, SessionRecord, SessionState, memory_of
 from taskweaver_ext.ces.startup_scripts import SCRIPT_SECONDS, StartupScript, StartupScripts
-from taskweaver_ext.errors import KernelDiedError, PluginError, SessionError
+from taskweaver_ext.errors import KernelDiedError, PluginError, SessionError, TaskWeaverError
 
 MAX_DEATHS_IN_A_ROW = 3
 
@@ -83,6 +83,7 @@ class KernelSession:
         self._variables: dict[str, str] = {}
         self._deaths: list[str] = []
         self._is_stopped = False
+        self._starting: threading.Thread | None = None
         self._has_room = False
         self._has_had_kernel = False
         self._put_away_because = ""
@@ -149,6 +150,20 @@ class KernelSession:
         """Start the first kernel."""
         with self._using():
             self._start_kernel()
+
+    def start_meanwhile(self) -> None:
+        """Start the first kernel on a thread of ours; the first execution waits for it.
+
+        Should that fail, the first execution tries again, and says why it cannot.
+        """
+        self._starting = threading.Thread(
+            target=self._start_quietly, name=f"taskweaver-start-{self._id}", daemon=True
+        )
+        self._starting.start()
+
+    def _start_quietly(self) -> None:
+        with contextlib.suppress(TaskWeaverError), self._using():
+            self._ensure_kernel()
 
     @contextlib.contextmanager
     def _using(self) -> Iterator[None]:
@@ -237,6 +252,8 @@ class KernelSession:
         self._stop_kernel()  # one that was starting just now
         if has_turn:
             self._turn.release()
+            if self._starting is not None:
+                self._starting.join()
         self._late_outputs.close()
 
     @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -48,6 +49,7 @@ def test_what_the_dead_have_left_is_removed_and_nothing_else(tmp_path: Path) -> 
     assert removed == [abandoned]
     assert not abandoned.exists()
     assert all(folder.is_dir() for folder in (*others, disowned))
+    shutil.rmtree(others[0])
 
 
 @pytest.mark.parametrize("content", ["", "nonsense", "a/b/c/d", "x" * 10_000])

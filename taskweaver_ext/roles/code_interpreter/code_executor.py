@@ -14,7 +14,7 @@ from taskweaver_ext.ces.languages import canonical_name
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.registry import ExecutorRegistry, KernelExecutor
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus
-from taskweaver_ext.errors import PluginError, SessionError
+from taskweaver_ext.errors import PluginError, SessionError, TaskWeaverError
 from taskweaver_ext.event_emitter import PostEventProxy
 from taskweaver_ext.plugins.registry import PluginEntry
 from taskweaver_ext.roles.cancellation import Cancellation
@@ -64,6 +64,8 @@ class CodeExecutor:
         self._lock = threading.Lock()
         self._is_started = False
         self._is_closed = False
+        self._starting: threading.Thread | None = None
+        self._early_failure: TaskWeaverError | None = None
         self._has_given_up = False
 
     @property
@@ -76,6 +78,25 @@ class CodeExecutor:
         """Whether code, of whatever language, cannot reach beyond the session's container."""
         return self._has_container
 
+    def start_meanwhile(self) -> None:
+        """Begin to start the kernel, if that takes long, while the caller does something else."""
+        with self._lock:
+            if self._is_started or self._is_closed or not self._has_container:
+                return
+            if self._starting is not None and self._starting.is_alive():
+                return
+            self._early_failure = None
+            self._starting = threading.Thread(
+                target=self._start_quietly, name="taskweaver-start", daemon=True
+            )
+            self._starting.start()
+
+    def _start_quietly(self) -> None:
+        try:
+            self.start()
+        except TaskWeaverError as error:
+            self._early_failure = error
+
     def start(self, on_status: Callable[[str], None] | None = None) -> None:
         """Start the kernel with its plugins, unless it runs.
 
@@ -86,13 +107,16 @@ class CodeExecutor:
             KernelStartError: The kernel did not become ready.
             SessionError: The executor has been closed.
         """
+        if on_status is not None and not self._is_started:
+            on_status("starting the kernel")
         with self._lock:
             if self._is_closed:
                 raise SessionError("The session has been stopped. Start another one.")
             if self._is_started:
                 return
-            if on_status is not None:
-                on_status("starting the kernel")
+            if (failure := self._early_failure) is not None:
+                self._early_failure = None
+                raise failure
             self._environment.start_session(
                 self._session_id,
                 self._session_dir,
@@ -187,6 +211,9 @@ class CodeExecutor:
         with self._lock:
             was_started, self._is_started = self._is_started, False
             self._is_closed = True
+            starting = self._starting
+        if starting is not None:
+            starting.join()
         self._registry.close()
         if was_started:
             self._environment.stop_session(self._session_id)
