@@ -162,6 +162,7 @@ class Session:
             self.usage.begin_round()
             with self._telling(chat_round):
                 self._executor.recover()
+                self._executor.start_meanwhile()
                 self._executor.on_input = on_input
                 self._converse(chat_round, "\n".join(parts))
             return chat_round

@@ -25,22 +25,16 @@ import os
 import re
 import shlex
 import signal
-import subprocess
-import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from taskweaver_ext.ces.guardian import Guardian
-from taskweaver_ext.ces.process_tree import (
-    MARK,
-    ProcessFamily,
-    ProcessSeen,
-    kill_family,
-    mark_of,
-    ticks_since_boot,
-)
+from taskweaver_ext.ces.kernel_runtime.process_tree import MARK, ProcessSeen
+from taskweaver_ext.ces.kernels.host import HostNotice
+from taskweaver_ext.ces.process_output import ReadEnd
+from taskweaver_ext.ces.program_site import ProcessSettings, ProgramSite
+from taskweaver_ext.ces.results import KernelDeath
 
 _ARGUMENTS = ("--norc", "--noprofile", "--noediting", "-i")
 
@@ -62,11 +56,12 @@ class SentCommand:
     number: int
     mark: str
     """What its processes carry in their environment."""
-    stdout: int
-    stderr: int
+    stdout: ReadEnd
+    stderr: ReadEnd
     """The ends of its streams that we read."""
     sent_at_ticks: int
-    fifos: tuple[Path, Path]
+    names: tuple[str, str]
+    """What its streams are called in bash's folder."""
     has_started: bool = False
     wanted_report: int = 0
     """An answer to an earlier question may have been on its way before the last signal."""
@@ -76,81 +71,80 @@ class SentCommand:
 class BashProcess:
     """A bash that keeps its state from command to command; belongs to one thread."""
 
-    def __init__(self, path: str, cwd: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, site: ProgramSite, path: str, cwd: Path, environment: Mapping[str, str]
+    ) -> None:
         """Start it; raises OSError, or ValueError for what no process can be given."""
-        self._mark = uuid.uuid4().hex
         self._token = uuid.uuid4().hex
         self._count = 0
         self._last_exit_code = 0
         self._unread = b""
         self.is_listening = True
         """False once nothing of it can answer any more: it has ended or become another program."""
-        self._folder = tempfile.TemporaryDirectory(
-            prefix="taskweaver-shell-", ignore_cleanup_errors=True
+        self._folder = site.make_folder()
+        settings = ProcessSettings(
+            path=path,
+            command=("bash", *_ARGUMENTS),
+            cwd=cwd,
+            environment=environment,
+            has_open_stdin=True,
+            has_stderr=False,
+            is_guarded=True,
         )
-        started_ticks = ticks_since_boot()
-        lines_out, self._lines = os.pipe()
-        self.reports, reports_in = os.pipe()
         try:
-            self._process = subprocess.Popen(
-                ["bash", *_ARGUMENTS],
-                executable=path,
-                cwd=cwd,
-                env={**environment, MARK: self._mark},
-                stdin=lines_out,
-                stdout=reports_in,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            self._process = site.start(settings)
         except BaseException:
-            os.close(self._lines)
-            os.close(self.reports)
-            self._folder.cleanup()
+            self._folder.close()
             raise
-        finally:
-            os.close(lines_out)
-            os.close(reports_in)
-        self._family = ProcessFamily(self._process.pid, self._mark, started_ticks)
-        self._family.tag()
-        self._guardian: Guardian | None = None
-        with contextlib.suppress(OSError):  # where there is no room for it, we go without
-            self._guardian = Guardian(path, self._family)
+        assert self._process.stdin is not None
+        self._lines = self._process.stdin
+        self.reports = self._process.stdout.descriptor
         os.set_blocking(self.reports, False)
         self._send(_PREPARE)
 
     @property
-    def pid(self) -> int:
-        """Its process id, which is also its session and group."""
-        return self._process.pid
+    def descriptor(self) -> int | None:
+        """Readable when it has ended, or there is news; None where nothing tells."""
+        return self._process.descriptor
+
+    def has_ended(self) -> bool:
+        """Whether it has ended."""
+        return self._process.has_ended()
+
+    def take_news(self) -> Iterable[HostNotice]:
+        """What has happened to the place it runs in since this was asked last."""
+        return self._process.take_news()
+
+    def limits_met(self) -> list[str]:
+        """The limits of that place that were met since this was asked last, in words."""
+        return self._process.limits_met()
+
+    def death(self) -> KernelDeath | None:
+        """How that place ended, if it has."""
+        return self._process.death()
 
     def send(self, code: str, stdin: bytes | None) -> SentCommand:
         """Give it a command; raises OSError when there is no room for its files."""
         self._count += 1
-        folder = Path(self._folder.name)
-        source, input_file = folder / "command", Path(os.devnull)
-        source.write_bytes(code.encode("utf-8", "surrogatepass"))
-        if stdin is not None:
-            input_file = folder / "stdin"
-            input_file.write_bytes(stdin)
-        fifos = (folder / f"{self._count}.stdout", folder / f"{self._count}.stderr")
-        descriptors = []
-        for fifo in fifos:
-            os.mkfifo(fifo, 0o600)
-            descriptors.append(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
-        mark = f"{self._mark}-{self._count}"
-        names = [shlex.quote(str(path)) for path in (source, input_file, *fifos)]
+        folder = self._folder
+        source = folder.write("command", code.encode("utf-8", "surrogatepass"))
+        input_file = os.devnull if stdin is None else folder.write("stdin", stdin)
+        names = (f"{self._count}.stdout", f"{self._count}.stderr")
+        pipes = [folder.make_pipe(name) for name in names]
+        mark = f"{self._process.mark}-{self._count}"
+        paths = [shlex.quote(path) for path in (source, input_file, *(path for path, _ in pipes))]
         code_line = (
             f"_taskweaver_running={self._count}; \\builtin export {MARK}={mark};"
             f" \\builtin printf '\\n%s\\n' '{self._token} {self._count} started';{self._status()}"
-            f" \\builtin . {names[0]} <{names[1]} >{names[2]} 2>{names[3]}\n"
+            f" \\builtin . {paths[0]} <{paths[1]} >{paths[2]} 2>{paths[3]}\n"
         )
         command = SentCommand(
             number=self._count,
             mark=mark,
-            stdout=descriptors[0],
-            stderr=descriptors[1],
-            sent_at_ticks=ticks_since_boot(),
-            fifos=(fifos[0], fifos[1]),
+            stdout=pipes[0][1],
+            stderr=pipes[1][1],
+            sent_at_ticks=self._process.ticks(),
+            names=names,
         )
         self._send(code_line)
         self._ask_for_report(command)
@@ -183,7 +177,7 @@ class BashProcess:
 
         This must come before that process is ended: else bash might go on first.
         """
-        self._signal(signal.SIGURG)
+        self._process.signal(signal.SIGURG)
 
     def finish_interrupt(self, command: SentCommand, *, is_repeated: bool) -> None:
         """Ask for a report, which comes when bash is back at its input.
@@ -194,65 +188,63 @@ class BashProcess:
         """
         command.wanted_report += 1
         if is_repeated:
-            self._signal(signal.SIGINT)
-        self._signal(signal.SIGCONT)
+            self._process.signal(signal.SIGINT)
+        self._process.signal(signal.SIGCONT)
         self._ask_for_report(command)
 
     def processes_of(self, command: SentCommand) -> list[ProcessSeen]:
         """What the command started and still lives; not what earlier ones left running."""
-        members = {seen.pid: seen for seen in self._family.members()}
-        members.pop(self.pid, None)
-        marks = {pid: mark_of(pid) for pid in members}
+        members = {seen.pid: seen for seen in self._process.members()}
+        members.pop(self._process.pid, None)
         earlier = {
-            pid
-            for pid, seen in members.items()
-            if marks[pid] != command.mark
-            and (marks[pid] not in ("", self._mark) or seen.start_ticks < command.sent_at_ticks)
+            seen.pid
+            for seen in members.values()
+            if seen.mark != command.mark
+            and (
+                seen.mark not in ("", self._process.mark)
+                or seen.start_ticks < command.sent_at_ticks
+            )
         }
         return [
             seen
-            for pid, seen in members.items()
-            if pid not in earlier
-            and (marks[pid] == command.mark or not _descends(seen, earlier, members))
+            for seen in members.values()
+            if seen.pid not in earlier
+            and (seen.mark == command.mark or not _descends(seen, earlier, members))
         ]
+
+    def signal_processes(
+        self,
+        processes: Iterable[ProcessSeen],
+        number: signal.Signals,
+        wait_seconds: float = 0.0,
+    ) -> None:
+        """Send a signal to some of them, and wait a moment for their end."""
+        self._process.signal_members(processes, number, wait_seconds)
 
     def forget(self, command: SentCommand) -> None:
         """Remove the names of its streams, which nobody needs once it has ended."""
-        for fifo in command.fifos:
-            fifo.unlink(missing_ok=True)
+        for name in command.names:
+            self._folder.remove(name)
 
     def kill(self) -> None:
         """Kill bash itself; what it left running lives until `close`."""
-        self._signal(signal.SIGKILL)
+        self._process.signal(signal.SIGKILL)
 
     def wait(self) -> int:
-        """Its exit code once it has ended; negative for the signal that ended it.
-
-        Its process id stays taken until `close`: what it left running is known by it.
-        """
-        if not hasattr(os, "waitid"):
-            return self._process.wait()
-        try:
-            ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        except ChildProcessError:  # somebody else in this program collects all children
-            ended = None
-        if ended is None:
-            return 0
-        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        """Its exit code once it has ended; negative for the signal that ended it."""
+        return self._process.wait()
 
     def has_left_anything(self) -> bool:
         """Whether something that it started lives on."""
-        return any(seen.pid != self.pid for seen in self._family.members())
+        return any(seen.pid != self._process.pid for seen in self._process.members())
 
     def close(self) -> None:
         """End it with everything it started, and let go of what is ours."""
-        kill_family(self._family)
-        self._process.wait()
-        if self._guardian is not None:
-            self._guardian.dismiss()
+        self._process.kill_all()
+        self._process.collect()
         os.close(self._lines)
         os.close(self.reports)
-        self._folder.cleanup()
+        self._folder.close()
 
     def _status(self) -> str:
         """What sets `$?` to the last command's; under `set -e` that would end the shell."""
@@ -266,13 +258,8 @@ class BashProcess:
         )
 
     def _send(self, lines: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # its end is noticed elsewhere
+        with contextlib.suppress(ConnectionError):  # its end is noticed elsewhere
             os.write(self._lines, lines.encode())
-
-    def _signal(self, number: signal.Signals) -> None:
-        # Not Popen.send_signal, which collects a process that has ended.
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, number)
 
 
 def _descends(seen: ProcessSeen, earlier: set[int], members: Mapping[int, ProcessSeen]) -> bool:

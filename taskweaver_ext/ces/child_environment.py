@@ -58,4 +58,9 @@ def child_environment(
     """The environment for a child: what it may see of ours, then the caller's own variables."""
     ours = os.environ if source is None else source
     passed = {name: value for name, value in ours.items() if is_passed_on(name, value)}
-    return {**passed, "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", **(extra or {})}
+    return {**passed, **variables_for_programs(extra or {})}
+
+
+def variables_for_programs(extra: Mapping[str, str]) -> dict[str, str]:
+    """What is set for programs wherever they run, then the caller's own variables."""
+    return {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", **extra}

@@ -11,6 +11,7 @@ import uuid
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.kernels.tracing import traced_if_wanted
 from taskweaver_ext.ces.late_output import OnLateOutput
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
+from taskweaver_ext.ces.program_site import ProgramSite
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionResult
 from taskweaver_ext.ces.session_folder import SessionFolder
@@ -128,6 +130,7 @@ class Environment(ClosedByWith):
         cwd: str | Path | None = None,
         *,
         on_late_output: OnLateOutput | None = None,
+        wait: bool = True,
     ) -> None:
         """Start a session with its kernel.
 
@@ -135,6 +138,8 @@ class Environment(ClosedByWith):
             session_dir: Its folder; by default one in the environment's folder.
             cwd: Where its code runs, which must exist; by default a new folder in its own.
             on_late_output: Told what executions write after their end, on a thread of ours.
+            wait: Until the kernel is ready. Otherwise it starts while the caller does something
+                else, the first execution waits for it, and a failure to start is that one's.
 
         Raises:
             SessionError: The session exists, or a folder cannot be used.
@@ -164,6 +169,9 @@ class Environment(ClosedByWith):
                 )
             self._sessions[session_id] = session
         self._keeper.add(session)
+        if not wait:
+            session.start_meanwhile()
+            return
         try:
             session.start()
         except BaseException:
@@ -206,6 +214,23 @@ class Environment(ClosedByWith):
             on_input=on_input,
             timeout=timeout,
         )
+
+    def programs(self, session_id: str) -> AbstractContextManager[ProgramSite]:
+        """Where shells and programs of a session run that has a container: inside of it.
+
+        The container stays for as long as this is used, also while the kernel is busy; one
+        that is gone is replaced first.
+
+        Raises:
+            SessionError: There is no such session.
+            KernelError: Its container is gone, and another does not start.
+        """
+        return self._session(session_id).programs()
+
+    def has_session(self, session_id: str) -> bool:
+        """Whether a session was started and not stopped."""
+        with self._lock:
+            return session_id in self._sessions
 
     def interrupt(self, session_id: str, kill_after: float | None = None) -> None:
         """Interrupt what runs in a session, if anything does; from any thread.

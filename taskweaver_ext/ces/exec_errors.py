@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
-from collections.abc import Mapping
 from pathlib import Path
+
+from taskweaver_ext.errors import KernelDiedError, SessionError, TaskWeaverError
 
 
 def exec_error(what: str, code: str) -> str:
@@ -22,6 +22,12 @@ def describe_start_failure(error: OSError | ValueError) -> str:
     return exec_error(f"Cannot start the process: {error}", "EINVAL")
 
 
+def describe_missing_site(error: TaskWeaverError) -> str:
+    """Why there is no place for a process to run."""
+    codes = {KernelDiedError: "KERNEL_DIED", SessionError: "SESSION"}
+    return exec_error(str(error), codes.get(type(error), "KERNEL_START"))
+
+
 def absolute(path: str | Path | None) -> Path:
     """A working directory as an absolute path; by default ours, even if that has been removed."""
     try:
@@ -30,25 +36,28 @@ def absolute(path: str | Path | None) -> Path:
         return Path(path or "")
 
 
-def explain_working_directory(cwd: Path) -> str | None:
-    """What is wrong with a working directory; None when nothing is."""
-    if not cwd.exists():
+def explain_working_directory(cwd: Path, complaint: str) -> str | None:
+    """What is wrong with a working directory; None when nothing is.
+
+    Args:
+        complaint: As `complaint_about_folder` has it.
+    """
+    if complaint == "absent":
         return exec_error(f"Working directory does not exist '{cwd}'", "ENOENT")
-    if not cwd.is_dir():
+    if complaint == "file":
         return exec_error(f"Working directory is not a folder '{cwd}'", "CWD_INVALID")
-    if not os.access(cwd, os.X_OK):
+    if complaint:
         return exec_error(f"Working directory may not be entered '{cwd}'", "CWD_INVALID")
     return None
 
 
-def find_program(command: str, environment: Mapping[str, str]) -> str | None:
-    """The path of a program, looked for where the process itself would look."""
-    return shutil.which(command, path=environment.get("PATH", os.defpath))
+def explain_missing_program(command: str, *, is_there: bool) -> str:
+    """What is wrong with a program that was not found.
 
-
-def explain_missing_program(command: str) -> str:
-    """What is wrong with a program that was not found."""
+    Args:
+        is_there: Whether there is a file of that name.
+    """
     if os.path.dirname(command):
-        what = "is not executable" if os.path.exists(command) else "does not exist"
-        return exec_error(f"{command} {what}", "EACCES" if os.path.exists(command) else "ENOENT")
+        what = "is not executable" if is_there else "does not exist"
+        return exec_error(f"{command} {what}", "EACCES" if is_there else "ENOENT")
     return exec_error(f"{command} not found in PATH", "ENOENT")

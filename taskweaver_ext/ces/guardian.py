@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 
-from taskweaver_ext.ces.process_tree import MARK, ProcessFamily
+from taskweaver_ext.ces.kernel_runtime.process_tree import MARK, ProcessFamily
 
 _WATCH = r"""
 read -r && exit

@@ -22,12 +22,13 @@ from taskweaver_ext.ces.kernels.reader import GRACE_SECONDS, KernelReader
 from taskweaver_ext.ces.kernels.tracing import reached, startup_stages
 from taskweaver_ext.ces.late_output import LateOutputs, OnLateOutput
 from taskweaver_ext.ces.output_sink import OutputSink
+from taskweaver_ext.ces.program_site import ProgramSite
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.ces.session_folder import NAME, SessionFolder
 from taskweaver_ext.ces.session_info import SessionInfo, SessionRecord, SessionState, memory_of
 from taskweaver_ext.ces.startup_scripts import StartupScripts
-from taskweaver_ext.errors import KernelDiedError, SessionError
+from taskweaver_ext.errors import KernelDiedError, SessionError, TaskWeaverError
 
 MAX_DEATHS_IN_A_ROW = 3
 
@@ -41,7 +42,8 @@ class KernelSession:
     Threads:
         `_turn` is held by the thread whose execution runs, for as long as it
         runs, and by whoever replaces the kernel. `_lock` guards `_kernel`,
-        `_reader` and `_record`, which `stop` uses from any thread.
+        `_reader` and `_record`, which `stop` uses from any thread, and
+        `_program_count`.
     """
 
     def __init__(
@@ -75,10 +77,13 @@ class KernelSession:
         self._record: SessionRecord | None = None
         self._reader: KernelReader | None = None
         self._interrupts = Interrupts()
+        self._program_count = 0
+        self._starting: threading.Thread | None = None
         self._variables: dict[str, str] = {}
         self._deaths: list[str] = []
         self._is_stopped = False
         self._has_room = False
+        self._has_had_kernel = False
         self._no_kernel_because = ""
         self._restarted = ""
         self._turn_holder = 0
@@ -132,7 +137,8 @@ class KernelSession:
         try:
             if self._idle_since is None or self._is_stopped:
                 return False
-            self._stop_kernel()
+            if not self._stop_kernel(unless_programs_run=True):
+                return False
             self._no_kernel_because = f"The kernel was put away ({reason})"
             return True
         finally:
@@ -142,6 +148,20 @@ class KernelSession:
         """Start the first kernel."""
         with self._using():
             self._start_kernel()
+
+    def start_meanwhile(self) -> None:
+        """Start the first kernel on a thread of ours; the first execution waits for it.
+
+        Should that fail, the first execution tries again, and says why it cannot.
+        """
+        self._starting = threading.Thread(
+            target=self._start_quietly, name=f"taskweaver-start-{self._id}", daemon=True
+        )
+        self._starting.start()
+
+    def _start_quietly(self) -> None:
+        with contextlib.suppress(TaskWeaverError), self._using():
+            self._ensure_kernel()
 
     @contextlib.contextmanager
     def _using(self) -> Iterator[None]:
@@ -232,7 +252,41 @@ class KernelSession:
         self._stop_kernel()  # one that was starting just now
         if has_turn:
             self._turn.release()
+            if self._starting is not None:
+                self._starting.join()
         self._late_outputs.close()
+
+    @contextlib.contextmanager
+    def programs(self) -> Iterator[ProgramSite]:
+        """Where the session's programs run, also while the kernel is busy.
+
+        A kernel whose host has such a place is not put away meanwhile; one that is
+        gone is replaced first.
+        """
+        site = self._begin_programs()
+        try:
+            yield site
+        finally:
+            with self._lock:
+                self._program_count -= 1
+            self._last_used_at = time.time()
+            if self._idle_since is not None:
+                self._idle_since = time.monotonic()
+            self._keeper.became_idle()
+
+    def _begin_programs(self) -> ProgramSite:
+        for _ in range(self._max_deaths_in_a_row):
+            with self._lock:
+                site = _programs_of(self._kernel)
+                if site is not None and self._reader is not None and self._reader.death is None:
+                    self._program_count += 1
+                    return site
+            with self._using():
+                self._ensure_kernel()
+        raise KernelDiedError(
+            f"The kernel of session {self._id!r} ends as soon as it has started, so programs"
+            " cannot run beside it. Call restart_session to try again."
+        )
 
     def load_plugin(self, name: str, source: str, config: dict[str, Any]) -> None:
         """Load a plugin and remember it for the kernels to come."""
@@ -289,6 +343,7 @@ class KernelSession:
             was_stopped = self._was_stopped()  # while the kernel started
             if not was_stopped:
                 self._kernel, self._reader, self._record = kernel, reader, record
+                self._has_had_kernel = True
         if not was_stopped:
             return
         record.remove()
@@ -318,8 +373,11 @@ class KernelSession:
             folder=getattr(kernel.host, "folder", None),
         )
 
-    def _stop_kernel(self) -> None:
+    def _stop_kernel(self, *, unless_programs_run: bool = False) -> bool:
+        """Stop the kernel, if there is one; return whether there is none now."""
         with self._lock:
+            if unless_programs_run and self._program_count:
+                return False
             kernel, reader, record = self._kernel, self._reader, self._record
             self._kernel = self._reader = self._record = None
         if record is not None:
@@ -330,13 +388,16 @@ class KernelSession:
             kernel.host.stop()
         self._has_room = False
         self._idle_since = None
+        return True
 
     def _ensure_kernel(self) -> None:
         """Start a fresh kernel if the last one is gone; the next execution says what that costs."""
         with self._lock:
-            reader = self._reader
+            kernel, reader = self._kernel, self._reader
         death = reader.death if reader is not None else None
-        if reader is not None and death is None:
+        if death is None and kernel is not None and _is_over(kernel):
+            death = kernel.host.death()
+        elif reader is not None and death is None:
             return
         if len(self._deaths) >= self._max_deaths_in_a_row:
             raise KernelDiedError(
@@ -346,9 +407,11 @@ class KernelSession:
             )
         if death is not None:
             self._no_kernel_because = f"The kernel was gone ({death.detail})"
-        cause = self._no_kernel_because
+        cause, was_there = self._no_kernel_because, self._has_had_kernel
         self._stop_kernel()
         self._start_kernel()
+        if not was_there:
+            return  # there was nothing to lose
         self._restarted = (
             f"{cause}; this ran on a fresh one: variables of earlier executions are lost,"
             " plugins are loaded again."
@@ -404,6 +467,19 @@ def _pid_of(kernel: StartedKernel | None) -> int | None:
     """The kernel's process, where it is one of this machine."""
     pid: int | None = getattr(kernel.host, "pid", None) if kernel is not None else None
     return pid
+
+
+def _is_over(kernel: StartedKernel) -> bool:
+    """Whether a kernel's host knows already that it has ended, though its reader may not."""
+    return bool(getattr(kernel.host, "is_over", False))
+
+
+def _programs_of(kernel: StartedKernel | None) -> ProgramSite | None:
+    """Where programs run beside a kernel, if there is such a place and it has not ended."""
+    if kernel is None or _is_over(kernel):
+        return None
+    site: ProgramSite | None = getattr(kernel.host, "programs", None)
+    return site
 
 
 def _check_that_it_can_be_sent(metadata: Mapping[str, Any]) -> None:

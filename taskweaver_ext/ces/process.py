@@ -13,21 +13,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from taskweaver_ext.ces.audit import AuditLog
-from taskweaver_ext.ces.child_environment import child_environment
-from taskweaver_ext.ces.exec_errors import (
-    absolute,
-)
 from taskweaver_ext.ces.languages import Language, find_language
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES
 from taskweaver_ext.ces.process_run import ProcessRun
-from taskweaver_ext.ces.program import (
-    ProgramLimits,
-    StopRequest,
-)
+from taskweaver_ext.ces.program import ProgramLimits, StopRequest
+from taskweaver_ext.ces.program_site import LocalSites, ProgramSites
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
-from taskweaver_ext.ces.results import (
-    ExecutionResult,
-)
+from taskweaver_ext.ces.results import ExecutionResult
 from taskweaver_ext.ces.run_records import CLOSE_SECONDS, RunRecords
 from taskweaver_ext.errors import SessionError
 
@@ -53,6 +45,7 @@ class ProcessExecutor:
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         folder: str | Path | None = None,
         audit: AuditLog | None = None,
+        sites: ProgramSites | None = None,
     ) -> None:
         """Settings of all runs.
 
@@ -66,12 +59,14 @@ class ProcessExecutor:
             max_output_bytes: What a program may write before it is stopped.
             folder: Where such files are kept; by default in one that `close` removes.
             audit: Where runs are written down; by default in that folder.
+            sites: Where programs run; by default on this machine.
         """
         self._language: Language | None
         if isinstance(language, Language):
             self._name, self._language = language.name, language
         else:
             self._name, self._language = language, find_language(language, languages)
+        self._sites = sites or LocalSites()
         self._cwd = cwd
         self._env = dict(env or {})
         self._limits = limits or ProgramLimits()
@@ -110,7 +105,7 @@ class ProcessExecutor:
         Raises:
             SessionError: The executor has been closed.
         """
-        folder = absolute(cwd or self._cwd)
+        folder = self._sites.working_directory(cwd or self._cwd)
         with self._stop_request() as stop:
             run = self._records.begin(
                 code or "",
@@ -123,11 +118,12 @@ class ProcessExecutor:
             job = ProcessRun(
                 run=run,
                 stop=stop,
+                sites=self._sites,
                 language=self._language,
                 language_name=self._name,
                 code=code,
                 cwd=folder,
-                environment=child_environment({**self._env, **(env or {})}),
+                environment=self._sites.environment({**self._env, **(env or {})}),
                 stdin=stdin.encode() if isinstance(stdin, str) else stdin,
                 limits=self._limits,
                 timeout=self._default_timeout if timeout is None else timeout,

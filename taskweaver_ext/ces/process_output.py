@@ -10,7 +10,9 @@ import codecs
 import contextlib
 import fcntl
 import os
+import select
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from taskweaver_ext.ces.results import StreamName
@@ -20,10 +22,22 @@ TakeBytes: TypeAlias = Callable[[StreamName, bytes], None]
 _READ_BYTES = 1 << 18
 _MAX_DRAINED_BYTES = 1 << 22
 """More than any pipe holds: what is read beyond was written while we read."""
+_ARRIVAL_SECONDS = 5.0
+"""When nothing arrives for so long, the rest is lost."""
 
 _BUSY_BYTES = 1 << 20
 _BUSY_PIPE_BYTES = 1 << 20
 """A stream that wrote a lot gets a larger pipe; not before, because users have few of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEnd:
+    """The end of a stream that is ours to read, and to close."""
+
+    descriptor: int
+    written: Callable[[], int | None] = lambda: None
+    """How many bytes were written by now, where some may still be on their way to us; None:
+    whatever was written can be read."""
 
 
 class OutputPipe:
@@ -37,12 +51,13 @@ class OutputPipe:
 
     def __init__(
         self,
-        descriptor: int,
+        end: ReadEnd,
         stream: StreamName,
         take: TakeBytes,
         take_binary: TakeBytes | None = None,
     ) -> None:
-        self.descriptor = descriptor
+        self.descriptor = end.descriptor
+        self._end = end
         self.stream: StreamName = stream
         self.is_open = True
         self.has_replaced = False
@@ -53,7 +68,7 @@ class OutputPipe:
         self._held = b""
         self._total_bytes = 0
         self._is_enlarged = False
-        os.set_blocking(descriptor, False)
+        os.set_blocking(self.descriptor, False)
 
     def read(self) -> int:
         """Read once and pass it on; 0 when nothing is there, or nothing will ever be."""
@@ -63,6 +78,8 @@ class OutputPipe:
             data = os.read(self.descriptor, _READ_BYTES)
         except BlockingIOError:
             return 0
+        except ConnectionError:  # it comes from elsewhere, and the line has broken
+            data = b""
         if not data:
             self.close()
             return 0
@@ -73,10 +90,17 @@ class OutputPipe:
         return len(data)
 
     def drain(self) -> None:
-        """Read what has been written by now."""
+        """Read what has been written by now, and wait for it where it is still on its way."""
+        written = self._end.written() if self.is_open else None
         size = 0
         while size < _MAX_DRAINED_BYTES and (read := self.read()):
             size += read
+        poller = select.poll()
+        while self.is_open and written is not None and self._total_bytes < written:
+            poller.register(self.descriptor, select.POLLIN)
+            if not poller.poll(_ARRIVAL_SECONDS * 1000):
+                return
+            self.read()
 
     def close(self) -> None:
         """Pass on what is held back and let go of the pipe."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -15,28 +13,30 @@ from pathlib import Path
 from taskweaver_ext.ces.binary_record import BinaryRecord
 from taskweaver_ext.ces.events import StatusChanged
 from taskweaver_ext.ces.exec_errors import (
+    describe_missing_site,
     describe_start_failure,
     exec_error,
     explain_missing_program,
     explain_working_directory,
-    find_program,
 )
 from taskweaver_ext.ces.languages import CODE, FILE, FOLDER, PROGRAM, Language
-from taskweaver_ext.ces.program import (
-    Program,
-    ProgramEnd,
-    ProgramLimits,
-    ProgramSettings,
-    StopRequest,
+from taskweaver_ext.ces.program import Program, ProgramEnd, ProgramLimits, StopRequest
+from taskweaver_ext.ces.program_site import (
+    ProcessSettings,
+    ProgramSite,
+    ProgramSites,
+    SiteGoneError,
 )
 from taskweaver_ext.ces.recorded_run import RecordedRun
 from taskweaver_ext.ces.results import (
     ExecutionArtifact,
     ExecutionResult,
     ExecutionStatus,
+    KernelDeath,
     Notice,
     StreamName,
 )
+from taskweaver_ext.errors import TaskWeaverError
 
 _STDERR_TAIL_BYTES = 16_384
 _SAYS_OUT_OF_MEMORY = re.compile(
@@ -59,6 +59,7 @@ class ProcessRun:
         *,
         run: RecordedRun,
         stop: StopRequest,
+        sites: ProgramSites,
         language: Language | None,
         language_name: str,
         code: str | None,
@@ -72,6 +73,7 @@ class ProcessRun:
     ) -> None:
         self._run = run
         self._stop = stop
+        self._sites = sites
         self._language = language
         self._language_name = language_name
         self._code = code
@@ -84,14 +86,13 @@ class ProcessRun:
         self._max_output_bytes = max_output_bytes
         self._binary = BinaryRecord(record_folder, run.id, max_output_bytes)
         self._stderr_tail = b""
+        self._site_memory_bytes: int | None = None
 
     def run_to_end(self) -> ExecutionResult:
         """Do everything and give the result."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._binary.close)
-            thread = threading.Thread(
-                target=self._work, args=(stack,), name="taskweaver-program", daemon=True
-            )
+            thread = threading.Thread(target=self._work, name="taskweaver-program", daemon=True)
             try:
                 thread.start()
                 result = self._run.deliver()
@@ -113,74 +114,91 @@ class ProcessRun:
             except KeyboardInterrupt:
                 self._stop.request("kill")
 
-    def _work(self, stack: contextlib.ExitStack) -> None:
+    def _work(self) -> None:
         try:
-            error = self._explain_what_is_wrong()
-            if error is not None:
-                self._run.end(ExecutionStatus.ERROR, error)
-            elif self._language is not None and self._code is not None:
-                self._build_and_run(self._language, self._code, stack)
+            with self._sites.use() as site, contextlib.ExitStack() as stack:
+                self._site_memory_bytes = site.memory_bytes
+                error = self._explain_what_is_wrong(site)
+                if error is not None:
+                    self._run.end(ExecutionStatus.ERROR, error)
+                elif self._language is not None and self._code is not None:
+                    self._build_and_run(site, self._language, self._code, stack)
+        except TaskWeaverError as failure:
+            self._run.end(ExecutionStatus.ERROR, describe_missing_site(failure))
+        except SiteGoneError as gone:
+            self._run.end(*self._judge_death(gone.death))
         finally:  # a mistake of ours must not leave the caller waiting
             self._run.end(ExecutionStatus.ERROR, exec_error("The run was given up", "EIO"))
 
-    def _explain_what_is_wrong(self) -> str | None:
+    def _explain_what_is_wrong(self, site: ProgramSite) -> str | None:
         if self._language is None:
             what = f"Unsupported language '{self._language_name}'"
             return exec_error(what, "LANG_UNSUPPORTED")
         if self._code is None:
             return exec_error("No code was given", "MISSING_CODE")
-        if (error := explain_working_directory(self._cwd)) is not None:
+        complaint = site.complain_about_folder(self._cwd)
+        if (error := explain_working_directory(self._cwd, complaint)) is not None:
             return error
         for command in (*self._language.build[:1], self._language.command):
-            if command != PROGRAM and find_program(command, self._environment) is None:
-                return explain_missing_program(command)
+            if command != PROGRAM and site.find_program(command, self._environment) is None:
+                return explain_missing_program(command, is_there=site.has_file(command))
         return None
 
-    def _build_and_run(self, language: Language, code: str, stack: contextlib.ExitStack) -> None:
+    def _build_and_run(
+        self, site: ProgramSite, language: Language, code: str, stack: contextlib.ExitStack
+    ) -> None:
         try:
-            places = self._write_source(language, code, stack)
+            places, stdin = self._write_files(site, language, code, stack)
         except OSError as error:
             self._run.end(ExecutionStatus.ERROR, describe_start_failure(error))
             return
         if language.build:
             build = tuple(_fill_in(argument, places) for argument in language.build)
-            end = self._supervise(build, None, ProgramLimits())
+            end = self._supervise(site, build, None, ProgramLimits())
             if end is None or not self._is_well_built(end):
                 return
         command = (language.command, *language.arguments_for(code))
         filled = (code if part == CODE else _fill_in(part, places) for part in command)
-        end = self._supervise(tuple(filled), self._stdin, self._limits)
+        end = self._supervise(site, tuple(filled), stdin, self._limits)
         if end is not None:
             self._run.end(*self._judge(end))
 
-    def _write_source(
-        self, language: Language, code: str, stack: contextlib.ExitStack
-    ) -> dict[str, str]:
-        """Write the code to a file if it has to be in one; say where things are."""
-        if not language.needs_file(code):
-            return {}
-        folder = Path(tempfile.mkdtemp(prefix="taskweaver-source-"))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        file = folder / f"main{language.suffix}"
-        file.write_bytes(code.encode("utf-8", "surrogatepass"))
-        return {FILE: str(file), FOLDER: str(folder), PROGRAM: str(folder / "program")}
+    def _write_files(
+        self, site: ProgramSite, language: Language, code: str, stack: contextlib.ExitStack
+    ) -> tuple[dict[str, str], str | None]:
+        """Write code and input to files if they have to be in some; say where things are."""
+        needs_source = language.needs_file(code)
+        if not needs_source and self._stdin is None:
+            return {}, None
+        folder = site.make_folder()
+        stack.callback(folder.close)
+        stdin = None if self._stdin is None else folder.write("stdin", self._stdin)
+        if not needs_source:
+            return {}, stdin
+        source = code.encode("utf-8", "surrogatepass")
+        file = folder.write(f"main{language.suffix}", source)
+        builds_in = folder.path_for_builds() if language.build else str(Path(file).parent)
+        return {FILE: file, FOLDER: builds_in, PROGRAM: f"{builds_in}/program"}, stdin
 
     def _supervise(
-        self, command: tuple[str, ...], stdin: bytes | None, limits: ProgramLimits
+        self, site: ProgramSite, command: tuple[str, ...], stdin: str | None, limits: ProgramLimits
     ) -> ProgramEnd | None:
         """Run one command to its end; None when it could not start, or should not any more."""
-        settings = ProgramSettings(
-            path=find_program(command[0], self._environment) or command[0],
+        settings = ProcessSettings(
+            path=site.find_program(command[0], self._environment) or command[0],
             command=command,
             cwd=self._cwd,
             environment=self._environment,
             stdin=stdin,
-            limits=limits,
+            limits=limits.entries(),
+            has_lifeline=True,
         )
         program = Program(
+            site,
             settings,
             take=self._take,
             take_binary=self._take_binary,
+            take_news=self._run.take_notice,
             has_too_much_output=self._has_too_much_output,
         )
         try:
@@ -189,7 +207,10 @@ class ProcessRun:
             self._run.end(ExecutionStatus.ERROR, describe_start_failure(error))
             return None
         self._run.say(StatusChanged(execution_id=self._run.id, status="running"))
-        return program.supervise(self._deadline, self._stop)
+        end = program.supervise(self._deadline, self._stop)
+        for message in end.limits_met:
+            self._run.add_notice(Notice(kind="limit", message=message))
+        return end
 
     def _take(self, stream: StreamName, data: bytes) -> None:
         self._run.take_output(stream, data)
@@ -222,11 +243,19 @@ class ProcessRun:
             return ExecutionStatus.TIMEOUT, exec_error(what, "TIMEOUT")
         if end.stopped_for in ("interrupt", "kill"):
             return ExecutionStatus.CANCELLED, exec_error("Process interrupted", "SIGNAL")
+        if end.death is not None:
+            return self._judge_death(end.death)
         if error := self._explain_failure(end):
             return ExecutionStatus.ERROR, error
         if end.exit_code != 0:
             return ExecutionStatus.ERROR, f"The program ended with exit code {end.exit_code}."
         return ExecutionStatus.SUCCESS, None
+
+    def _judge_death(self, death: KernelDeath) -> tuple[ExecutionStatus, str]:
+        """What the end of the place that the program ran in means for the run."""
+        self._run.result.death = death
+        self._run.result.exit_code = death.exit_code
+        return ExecutionStatus.DIED, f"The program's container ended: {death.detail}."
 
     def _explain_failure(self, end: ProgramEnd) -> str | None:
         if end.stopped_for == "output_limit":
@@ -236,7 +265,8 @@ class ProcessRun:
         has_failed = end.exit_code != 0
         says_so = has_failed and _SAYS_OUT_OF_MEMORY.search(self._stderr_tail) is not None
         if end.was_out_of_memory or says_so:
-            limit = self._limits.memory_bytes
+            limits = (self._limits.memory_bytes, self._site_memory_bytes)
+            limit = min((limit for limit in limits if limit is not None), default=None)
             what = "Out of memory" + (f" (limit {limit:,} bytes)" if limit is not None else "")
             return exec_error(what, "OUT_OF_MEMORY")
         if end.signal is not None:

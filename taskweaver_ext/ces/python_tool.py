@@ -7,7 +7,6 @@ import hashlib
 import math
 import os
 import re
-import tempfile
 import threading
 import uuid
 from collections import deque
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.owned_folders import GivenFolder
 from taskweaver_ext.ces.python_call import (
     SCHEMA,
     Cell,
@@ -89,12 +89,8 @@ class PythonTool(ClosedByWith):
             raise ValueError(f'kernel_lifetime is "session" or "call", not {kernel_lifetime!r}.')
         if not 0 <= max_timeout < math.inf:
             raise ValueError(f"max_timeout is a number of seconds, not {max_timeout!r}.")
-        self._own_folder = (
-            tempfile.TemporaryDirectory(prefix="taskweaver-", ignore_cleanup_errors=True)
-            if folder is None
-            else None
-        )
-        self._folder = Path(self._own_folder.name if self._own_folder else folder or "").absolute()
+        self._given_folder = GivenFolder(folder)
+        self._folder = self._given_folder.path
         self._cwd = Path(cwd).absolute() if cwd is not None else Path.cwd()
         self._lifetime = kernel_lifetime
         self._max_timeout = max_timeout
@@ -208,8 +204,7 @@ class PythonTool(ClosedByWith):
         else:
             for session_id in sessions:
                 self.end_session(session_id)
-        if self._own_folder is not None:
-            self._own_folder.cleanup()
+        self._given_folder.close()
 
     @property
     def _outputs(self) -> Path:

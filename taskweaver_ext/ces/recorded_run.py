@@ -9,10 +9,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from taskweaver_ext.ces.delivery import Delivery, OutputText
-from taskweaver_ext.ces.events import ExecutionEvent, ExecutionFinished, OutputProduced
+from taskweaver_ext.ces.events import (
+    ExecutionEvent,
+    ExecutionFinished,
+    OutputProduced,
+    StatusChanged,
+)
+from taskweaver_ext.ces.kernels.host import HostNotice
 from taskweaver_ext.ces.output_sink import OutputSink
 from taskweaver_ext.ces.results import (
     ExecutionId,
@@ -77,8 +83,18 @@ class RecordedRun:
         self._delivery.put(event)
 
     def add_notice(self, notice: Notice) -> None:
-        """Add something the caller should know."""
-        self.result.notices.append(notice)
+        """Add something the caller should know, once."""
+        if notice not in self.result.notices:
+            self.result.notices.append(notice)
+
+    def take_notice(self, notice: HostNotice) -> None:
+        """Tell the caller what happens to the place the code runs in."""
+        if notice.status == "output_lost":
+            self.add_notice(Notice(kind="output_lost", message=notice.message))
+            return
+        self.say(StatusChanged(execution_id=self.id, status=notice.status, detail=notice.message))
+        kind: Literal["limit", "host"] = "limit" if notice.status == "limit" else "host"
+        self.add_notice(Notice(kind=kind, message=notice.message))
 
     def take_output(self, stream: StreamName, data: bytes) -> None:
         """Record output, then queue it for the caller."""

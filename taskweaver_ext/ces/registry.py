@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import threading
 import uuid
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
 from taskweaver_ext.ces.audit import AuditLog
+from taskweaver_ext.ces.child_environment import variables_for_programs
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.exec_errors import (
-    exec_error,
-)
+from taskweaver_ext.ces.exec_errors import exec_error
 from taskweaver_ext.ces.kernels.execution import END_OF_INPUT, OnInput
 from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.languages import BUILT_IN, Language, canonical_name
 from taskweaver_ext.ces.late_output import OnLateOutput
+from taskweaver_ext.ces.owned_folders import GivenFolder
 from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
-from taskweaver_ext.ces.program import (
-    ProgramLimits,
-)
+from taskweaver_ext.ces.program import ProgramLimits
+from taskweaver_ext.ces.program_site import LocalSites, ProgramSite, ProgramSites
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.ces.shell import ShellExecutor
@@ -53,20 +51,75 @@ class Executor(Protocol):
         """End everything and let go of it."""
 
 
-class KernelExecutor:
-    """The Python kernel of a session, as an executor.
+class SessionUse:
+    """A session that is started by its first use if it has not been before; then `close` stops it.
 
-    The session is started by the first execution if it has not been before;
-    then `close` stops it.
+    Threads:
+        Any thread may call any method; `_lock` is held while the session starts, so that
+        whoever comes second waits for it.
     """
 
-    def __init__(self, environment: Environment, session_id: str, audit: AuditLog) -> None:
-        self._environment = environment
-        self._session_id = session_id
-        self._audit = audit
+    def __init__(self, environment: Environment, session_id: str, cwd: str | Path | None) -> None:
+        self.environment = environment
+        self.session_id = session_id
+        self._cwd = cwd
         self._lock = threading.Lock()
         self._is_checked = False
         self._has_started_session = False
+        self._is_closed = False
+
+    def ensure(self) -> None:
+        """Start the session if need be; raises KernelStartError."""
+        with self._lock:
+            if self._is_closed:
+                raise SessionError("This executor has been closed. Make another one.")
+            if self._is_checked:
+                return
+            if not self.environment.has_session(self.session_id):
+                self.environment.start_session(self.session_id, cwd=self._cwd)
+                self._has_started_session = True
+            self._is_checked = True
+
+    def close(self) -> None:
+        """Stop the session if it was started here."""
+        with self._lock:
+            self._is_closed = True
+            has_started, self._has_started_session = self._has_started_session, False
+        if has_started:
+            with contextlib.suppress(SessionError):  # somebody stopped it already
+                self.environment.stop_session(self.session_id)
+
+
+class ContainerSites:
+    """The session's container, whichever that is at the time."""
+
+    def __init__(self, session: SessionUse) -> None:
+        self._session = session
+
+    def working_directory(self, path: str | Path | None) -> Path:
+        """A path of the session's folder on this machine, or of the container."""
+        return Path(path) if path is not None else Path()
+
+    def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """These, besides what the container has; nothing of our environment."""
+        return variables_for_programs(variables)
+
+    @contextlib.contextmanager
+    def use(self) -> Iterator[ProgramSite]:
+        """The container of now; one that is gone is replaced first."""
+        self._session.ensure()
+        with self._session.environment.programs(self._session.session_id) as site:
+            yield site
+
+
+class KernelExecutor:
+    """The Python kernel of a session, as an executor."""
+
+    def __init__(self, session: SessionUse, audit: AuditLog) -> None:
+        self._session = session
+        self._environment = session.environment
+        self._session_id = session.session_id
+        self._audit = audit
         self._is_closed = False
 
     def execute(
@@ -85,7 +138,9 @@ class KernelExecutor:
         result = ExecutionResult(execution_id=ExecutionId(run_id), code=code)
         failure = self._write_to_audit(code=code, run_id=run_id, has_stdin=stdin is not None)
         try:
-            self._ensure_session()
+            if self._is_closed:
+                raise SessionError("This executor has been closed. Make another one.")
+            self._session.ensure()
             result = self._environment.execute_code(
                 self._session_id,
                 code,
@@ -113,26 +168,8 @@ class KernelExecutor:
             self._environment.interrupt(self._session_id, kill_after=0.0 if kill else None)
 
     def close(self) -> None:
-        """Stop the session if we started it."""
-        with self._lock:
-            self._is_closed = True
-            has_started, self._has_started_session = self._has_started_session, False
-        if has_started:
-            with contextlib.suppress(SessionError):  # somebody stopped it already
-                self._environment.stop_session(self._session_id)
-
-    def _ensure_session(self) -> None:
-        with self._lock:
-            if self._is_closed:
-                raise SessionError("This executor has been closed. Make another one.")
-            if self._is_checked:
-                return
-            try:
-                self._environment.update_session_var(self._session_id, {})  # asks if it is there
-            except SessionError:
-                self._environment.start_session(self._session_id)
-                self._has_started_session = True
-            self._is_checked = True
+        """Run nothing more; the session is its owner's to stop."""
+        self._is_closed = True
 
     def _write_to_audit(
         self,
@@ -160,7 +197,7 @@ class RefusingExecutor:
     def __init__(self, name: str, mode: EnvMode) -> None:
         self._error = exec_error(
             f"{name} would run on this machine, outside the session's {mode.value};"
-            " use python there, or a local session",
+            " use python there, or a session that is local or in a container",
             "NOT_ISOLATED",
         )
 
@@ -219,7 +256,8 @@ class ExecutorRegistry:
             environment: Has the kernel that `python` runs on; without one it is a fresh process.
             session_id: The kernel's session, started by the first code that needs it.
             folder: Where long outputs are kept; by default in one that `close` removes.
-            cwd: Where the shell starts and programs run.
+            cwd: Where the shell starts and programs run. A session in a container that is started
+                here has it as its working directory.
             env: Variables for them, besides the harmless ones of ours.
             init_script: Run in the shell before its first command.
             languages: Languages added to the built-in ones.
@@ -228,18 +266,18 @@ class ExecutorRegistry:
             audit: Where executions are written down; by default in the folder.
             on_late_output: Told what the shell's background processes write.
         """
-        self._own_folder = (
-            tempfile.TemporaryDirectory(prefix="taskweaver-", ignore_cleanup_errors=True)
-            if folder is None
-            else None
-        )
-        self._folder = Path(self._own_folder.name if self._own_folder else folder or "").absolute()
+        self._given_folder = GivenFolder(folder)
+        self._folder = self._given_folder.path
         self._own_audit = (
             AuditLog(self._folder / "audit.jsonl", who=session_id) if audit is None else None
         )
         self._audit = audit or self._own_audit or AuditLog(self._folder / "audit.jsonl")
         self._environment = environment
-        self._session_id = session_id
+        self._session: SessionUse | None = None
+        if environment is not None:
+            # In a container code can only run where it is mounted.
+            mounted = cwd if environment.env_mode is EnvMode.Container else None
+            self._session = SessionUse(environment, session_id, mounted)
         self._cwd = cwd
         self._env = env
         self._init_script = init_script
@@ -288,10 +326,11 @@ class ExecutorRegistry:
             executors, self._executors = list(self._executors.values()), {}
         for executor in executors:
             executor.close()
+        if self._session is not None:
+            self._session.close()
         if self._own_audit is not None:
             self._own_audit.close()
-        if self._own_folder is not None:
-            self._own_folder.cleanup()
+        self._given_folder.close()
 
     def __enter__(self) -> Self:
         return self
@@ -306,10 +345,14 @@ class ExecutorRegistry:
 
     def _make(self, name: str, fresh: bool) -> Executor:
         is_configured = name in self._languages
-        if name == "python" and not fresh and not is_configured and self._environment is not None:
-            return KernelExecutor(self._environment, self._session_id, self._audit)
-        if self._environment is not None and self._environment.env_mode is not EnvMode.Local:
-            return RefusingExecutor(name, self._environment.env_mode)
+        if name == "python" and not fresh and not is_configured and self._session is not None:
+            return KernelExecutor(self._session, self._audit)
+        mode = EnvMode.Local if self._environment is None else self._environment.env_mode
+        if mode is EnvMode.Gateway:
+            return RefusingExecutor(name, mode)
+        sites: ProgramSites = LocalSites()
+        if mode is EnvMode.Container and self._session is not None:
+            sites = ContainerSites(self._session)
         if name == "bash" and not fresh and not is_configured:
             return ShellExecutor(
                 self._cwd,
@@ -318,6 +361,7 @@ class ExecutorRegistry:
                 folder=self._folder,
                 audit=self._audit,
                 on_late_output=self._on_late_output,
+                sites=sites,
             )
         return ProcessExecutor(
             name,
@@ -328,6 +372,7 @@ class ExecutorRegistry:
             default_timeout=self._default_timeout,
             folder=self._folder,
             audit=self._audit,
+            sites=sites,
         )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-import tempfile
 import uuid
 from pathlib import Path
 
 from taskweaver_ext.ces.audit import AuditLog
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES, OutputSink
+from taskweaver_ext.ces.owned_folders import GivenFolder
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput, RecordedRun
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, Notice
 from taskweaver_ext.errors import SessionError
@@ -41,12 +41,8 @@ class RunRecords:
         self._executor = executor
         self._memory_bytes = memory_bytes
         self._max_output_bytes = max_output_bytes
-        self._own_folder = (
-            tempfile.TemporaryDirectory(prefix="taskweaver-", ignore_cleanup_errors=True)
-            if folder is None
-            else None
-        )
-        self.folder = Path(self._own_folder.name if self._own_folder else folder or "").absolute()
+        self._given_folder = GivenFolder(folder)
+        self.folder = self._given_folder.path
         self._has_own_audit = audit is None
         self._audit = audit or AuditLog(self.folder / "audit.jsonl")
 
@@ -94,8 +90,7 @@ class RunRecords:
         """Close the log; remove the folder if it is ours."""
         if self._has_own_audit:
             self._audit.close()
-        if self._own_folder is not None:
-            self._own_folder.cleanup()
+        self._given_folder.close()
 
     def _note_failure(self, result: ExecutionResult, error: OSError) -> None:
         _log.warning("the audit log at %s cannot be written: %s", self._audit.path, error)

@@ -18,13 +18,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from taskweaver_ext.ces.process_tree import look_at
+from taskweaver_ext.ces.kernel_runtime.process_tree import look_at
+from taskweaver_ext.ces.owned_folders import PREFIX, make_owned_folder
 
 SessionState: TypeAlias = Literal["idle", "busy", "put_away", "starting", "dead", "stale"]
 
 PRIVATE_FOLDERS = Path("/tmp" if os.path.isdir("/tmp") else tempfile.gettempdir())
 """Where kernels have their private folders."""
-PREFIX = "taskweaver-"
 
 _RECORD = "session.json"
 _STATE = "state"
@@ -68,7 +68,7 @@ class SessionRecord:
             "owner_start_ticks": owner.start_ticks if owner else None,
         }
         self._owns_folder = folder is None
-        self._folder = folder or Path(tempfile.mkdtemp(prefix=PREFIX, dir=PRIVATE_FOLDERS))
+        self._folder = folder or make_owned_folder(parent=PRIVATE_FOLDERS)
         self._state = -1
         with contextlib.suppress(OSError):  # without space on the disk there is nothing to look at
             self._state = _open_new(self._folder / _STATE)
@@ -115,12 +115,12 @@ def sessions_of_this_user(folders: Path = PRIVATE_FOLDERS) -> list[SessionInfo]:
     return sorted(found, key=lambda info: info.created_at)
 
 
-def remove_stale_folders(folders: Path = PRIVATE_FOLDERS) -> int:
-    """Remove what programs left behind that were killed; returns how many folders."""
+def remove_stale_folders(folders: Path = PRIVATE_FOLDERS) -> list[Path]:
+    """Remove what programs left behind that were killed; returns the folders."""
     stale = [folder for info, folder in _read_records(folders) if info.state == "stale"]
     for folder in stale:
         shutil.rmtree(folder, ignore_errors=True)
-    return len(stale)
+    return stale
 
 
 def memory_of(pid: int | None) -> int | None:

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from taskweaver_ext.ces.audit import AuditLog
-from taskweaver_ext.ces.child_environment import child_environment
-from taskweaver_ext.ces.exec_errors import absolute
 from taskweaver_ext.ces.late_output import LateOutputs, OnLateOutput
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES
+from taskweaver_ext.ces.program_site import LocalSites, ProgramSites
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionResult
 from taskweaver_ext.ces.run_records import CLOSE_SECONDS, RunRecords
@@ -42,6 +41,7 @@ class ShellExecutor:
         folder: str | Path | None = None,
         audit: AuditLog | None = None,
         on_late_output: OnLateOutput | None = None,
+        sites: ProgramSites | None = None,
     ) -> None:
         """Settings of the shell, which is started by the first command.
 
@@ -56,10 +56,13 @@ class ShellExecutor:
             audit: Where commands are written down; by default in that folder.
             on_late_output: Told what background processes write after their command's end,
                 on a thread of ours.
+            sites: Where it runs; by default on this machine.
         """
+        sites = sites or LocalSites()
         self._settings = ShellSettings(
-            cwd=absolute(cwd),
-            environment=child_environment(env),
+            sites=sites,
+            cwd=sites.working_directory(cwd),
+            environment=sites.environment(env or {}),
             init_script=init_script,
             max_output_bytes=max_output_bytes,
         )

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from taskweaver_ext.ces.bash import BashProcess, SentCommand
+from taskweaver_ext.ces.kernel_runtime.process_tree import ProcessSeen
 from taskweaver_ext.ces.process_output import OutputPipe
-from taskweaver_ext.ces.process_tree import ProcessSeen, mark_of, signal_processes
 from taskweaver_ext.ces.recorded_run import RecordedRun
 from taskweaver_ext.ces.results import ExecutionId, StreamName
 
@@ -98,7 +98,7 @@ class CommandStop:
         self._bash = bash
         self._sent = sent
         self._steps = iter(_STEPS)
-        self._signalled: set[tuple[ProcessSeen, str, signal.Signals]] = set()
+        self._signalled: set[tuple[ProcessSeen, signal.Signals]] = set()
         self._began_at = time.monotonic()
         self._number: signal.Signals | None = None
         self.next_step_at = self._began_at
@@ -122,8 +122,8 @@ class CommandStop:
         """End what the command left in the background, where signals like ours are ignored."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             if found := self._bash.processes_of(self._sent):
-                signal_processes(found, signal.SIGCONT)
-                signal_processes(found, number, wait_seconds=_LEFTOVER_SECONDS)
+                self._bash.signal_processes(found, signal.SIGCONT)
+                self._bash.signal_processes(found, number, wait_seconds=_LEFTOVER_SECONDS)
 
     def _advance(self) -> None:
         seconds, self._number = next(self._steps, (float("inf"), None))
@@ -136,9 +136,9 @@ class CommandStop:
         """
         found = []
         for process in self._bash.processes_of(self._sent):
-            key = (process, mark_of(process.pid), number)
+            key = (process, number)
             if key not in self._signalled:
                 self._signalled.add(key)
                 found.append(process)
-        signal_processes(found, number)
-        signal_processes(found, signal.SIGCONT)
+        self._bash.signal_processes(found, number)
+        self._bash.signal_processes(found, signal.SIGCONT)

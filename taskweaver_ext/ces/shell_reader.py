@@ -9,25 +9,26 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from taskweaver_ext.ces.bash import BashProcess, SentCommand
 from taskweaver_ext.ces.events import StatusChanged
 from taskweaver_ext.ces.exec_errors import (
+    describe_missing_site,
     describe_start_failure,
     exec_error,
     explain_missing_program,
     explain_working_directory,
-    find_program,
 )
-from taskweaver_ext.ces.program import (
-    StopReason,
-)
+from taskweaver_ext.ces.kernels.host import HostNotice
+from taskweaver_ext.ces.program import StopReason
+from taskweaver_ext.ces.program_site import ProgramSite, ProgramSites, SiteGoneError
 from taskweaver_ext.ces.recorded_run import RecordedRun
 from taskweaver_ext.ces.results import ExecutionStatus, KernelDeath, Notice
 from taskweaver_ext.ces.shell_command import CommandOutput, CommandStop, TakeLateOutput
+from taskweaver_ext.errors import TaskWeaverError
 
 _LINGER_SECONDS = 0.05
 """How long others may go on writing to a command's result once the command has ended."""
@@ -38,6 +39,7 @@ _STATE = "its directory, variables, functions and aliases"
 class ShellSettings:
     """What each bash is started with."""
 
+    sites: ProgramSites
     cwd: Path
     environment: Mapping[str, str]
     init_script: str | None
@@ -76,7 +78,6 @@ class ShellReader(threading.Thread):
         self._wake_receiver, self._wake_sender = os.pipe()
         os.set_blocking(self._wake_receiver, False)
         self._bash: BashProcess | None = None
-        self._pidfd: int | None = None
         self._has_bash_ended = False
         self._ended: list[BashProcess] = []
         self._needs_init_script = False
@@ -133,47 +134,58 @@ class ShellReader(threading.Thread):
 
     def _serve(self, command: ShellCommand) -> None:
         deadline = None if command.timeout is None else time.monotonic() + command.timeout
-        error = self._ensure_bash(command)
+        try:
+            with self._settings.sites.use() as site:
+                error = self._serve_at(site, command, deadline)
+        except TaskWeaverError as failure:
+            error = describe_missing_site(failure)
+        except SiteGoneError as gone:
+            command.run.result.death = gone.death
+            command.run.end(ExecutionStatus.DIED, f"The shell is gone: {gone}.")
+            return
+        if error is not None:
+            command.run.end(ExecutionStatus.ERROR, error)
+
+    def _serve_at(
+        self, site: ProgramSite, command: ShellCommand, deadline: float | None
+    ) -> str | None:
+        error = self._ensure_bash(site, command)
         if error is None and self._needs_init_script:
             error = self._run_init_script(command, deadline)
         if error is None and not command.run.is_finished:
             error = self._run_command(command, deadline)
-        if error is not None:
-            command.run.end(ExecutionStatus.ERROR, error)
+        return error
 
-    def _ensure_bash(self, command: ShellCommand) -> str | None:
+    def _ensure_bash(self, site: ProgramSite, command: ShellCommand) -> str | None:
         """Start bash if there is none; say what is wrong, if anything is."""
-        if self._bash is not None and not self._has_bash_ended:
+        if self._bash is not None and not self._has_bash_ended and not self._bash.has_ended():
             return None
-        path = find_program("bash", self._settings.environment)
+        settings = self._settings
+        path = site.find_program("bash", settings.environment)
         if path is None:
-            return explain_missing_program("bash")
-        if (error := explain_working_directory(self._settings.cwd)) is not None:
+            return explain_missing_program("bash", is_there=False)
+        complaint = site.complain_about_folder(settings.cwd)
+        if (error := explain_working_directory(settings.cwd, complaint)) is not None:
             return error
         if self._bash is not None:
             self._put_away(self._bash, command.run)
         try:
-            self._bash = BashProcess(path, self._settings.cwd, self._settings.environment)
+            self._bash = BashProcess(site, path, settings.cwd, settings.environment)
         except (OSError, ValueError) as failure:
             return describe_start_failure(failure)
         self._has_bash_ended = False
-        self._needs_init_script = self._settings.init_script is not None
-        with contextlib.suppress(AttributeError, OSError):
-            self._pidfd = os.pidfd_open(self._bash.pid)
+        self._needs_init_script = settings.init_script is not None
         return None
 
     def _put_away(self, bash: BashProcess, run: RecordedRun) -> None:
         """Let go of a bash that has ended, and say what that costs."""
         message = (
-            f"The shell was gone (it {_describe_end(bash.wait())}); this ran in a fresh one,"
+            f"The shell was gone ({_how_it_ended(bash)}); this ran in a fresh one,"
             f" without {_STATE}."
         )
         run.add_notice(Notice(kind="restarted", message=message))
         run.say(StatusChanged(execution_id=run.id, status="restarted", detail=message))
         self._bash = None
-        if self._pidfd is not None:
-            os.close(self._pidfd)
-            self._pidfd = None
         if bash.has_left_anything():
             self._ended.append(bash)  # what runs in the background runs on
         else:
@@ -194,7 +206,7 @@ class ShellReader(threading.Thread):
         if command.stop_reason is not None:
             self._judge(bash, command, sent)
         elif self._has_bash_ended:
-            what = f"The init script ended the shell: it {_describe_end(bash.wait())}"
+            what = f"The init script ended the shell: {_how_it_ended(bash)}"
             return exec_error(what, "INIT_FAILED")
         elif sent.exit_code:
             said = output.stderr_tail.decode("utf-8", "replace").strip()
@@ -270,8 +282,8 @@ class ShellReader(threading.Thread):
         if bash is not None:
             if bash.is_listening:
                 poller.register(bash.reports, select.POLLIN)
-            if self._pidfd is not None:
-                poller.register(self._pidfd, select.POLLIN)
+            if bash.descriptor is not None:
+                poller.register(bash.descriptor, select.POLLIN)
         for descriptor, _ in poller.poll(_milliseconds_until(until)):
             if descriptor in pipes:
                 pipes[descriptor].read()
@@ -279,11 +291,19 @@ class ShellReader(threading.Thread):
                 os.read(self._wake_receiver, 4096)
             elif bash is not None and descriptor == bash.reports:
                 bash.read_reports(sent)
-            else:
-                self._has_bash_ended = True
+            elif bash is not None:
+                self._take_news(bash.take_news())
+                self._has_bash_ended = bash.has_ended()
         self._outputs = [output for output in self._outputs if output.is_open]
-        if bash is not None and self._pidfd is None and not bash.is_listening:
+        if bash is not None and bash.descriptor is None and not bash.is_listening:
             self._has_bash_ended = True  # where nothing else tells
+
+    def _take_news(self, notices: Iterable[HostNotice]) -> None:
+        with self._lock:
+            command = self._current
+        for notice in notices:
+            if command is not None:
+                command.run.take_notice(notice)
 
     def _judge(self, bash: BashProcess, command: ShellCommand, sent: SentCommand) -> None:
         """Say what the end of a command means."""
@@ -291,19 +311,23 @@ class ShellReader(threading.Thread):
         result.exit_code = sent.exit_code
         if command.stop_reason is not None:
             result.exit_code = 128 + signal.SIGINT
+        for message in bash.limits_met():
+            run.add_notice(Notice(kind="limit", message=message))
         ended = bash.wait() if self._has_bash_ended else None
+        death = bash.death()
         if ended is not None:
             result.exit_code = ended if ended >= 0 else 128 - ended
             result.variables_survived = False
-            message = f"The shell is gone (it {_describe_end(ended)}), and with it {_STATE}."
+            message = f"The shell is gone ({_how_it_ended(bash)}), and with it {_STATE}."
             run.add_notice(Notice(kind="state_lost", message=message))
         if command.stop_reason is not None:
             run.end(*self._judge_stop(command, command.stop_reason))
-        elif ended is not None and ended < 0:
-            result.death = KernelDeath(
-                cause="signal", signal=-ended, detail=f"it {_describe_end(ended)}"
+        elif death is not None or ended is not None and ended < 0:
+            result.death = death or KernelDeath(
+                cause="signal", signal=-(ended or 0), detail=_how_it_ended(bash)
             )
-            run.end(ExecutionStatus.DIED, f"The shell {_describe_end(ended)}.")
+            result.exit_code = result.exit_code if death is None else death.exit_code
+            run.end(ExecutionStatus.DIED, f"The shell is gone: {_how_it_ended(bash)}.")
         elif result.exit_code:
             error = f"The command ended with exit code {result.exit_code}."
             run.end(ExecutionStatus.ERROR, error)
@@ -326,9 +350,8 @@ class ShellReader(threading.Thread):
         for output in self._outputs:
             output.close()
         with self._lock:
-            for descriptor in (self._wake_receiver, self._wake_sender, self._pidfd):
-                if descriptor is not None:
-                    os.close(descriptor)
+            for descriptor in (self._wake_receiver, self._wake_sender):
+                os.close(descriptor)
             self._wake_sender = -1
 
 
@@ -338,10 +361,14 @@ def _milliseconds_until(moment: float | None) -> float | None:
     return max(0.0, moment - time.monotonic()) * 1000
 
 
-def _describe_end(code: int) -> str:
+def _how_it_ended(bash: BashProcess) -> str:
+    """How a bash ended, or the place that it ran in."""
+    if (death := bash.death()) is not None:
+        return f"its container ended: {death.detail}"
+    code = bash.wait()
     if code >= 0:
-        return f"exited with code {code}"
+        return f"it exited with code {code}"
     try:
-        return f"was killed by {signal.Signals(-code).name}"
+        return f"it was killed by {signal.Signals(-code).name}"
     except ValueError:
-        return f"was killed by signal {-code}"
+        return f"it was killed by signal {-code}"

@@ -55,12 +55,22 @@ class Finding:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The project's folder; by default the nearest one upwards.",
 )
+@click.option(
+    "--clean",
+    is_flag=True,
+    help="Remove what crashed processes have left: containers and temporary folders.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
-def command(project: Path | None, as_json: bool) -> int:
+def command(project: Path | None, clean: bool, as_json: bool) -> int:
     """Check this machine and say what to do about what is missing.
+
+    With --clean nothing is checked: containers and temporary folders are removed whose
+    processes are gone, never what a living process owns.
 
     Exit codes: 0 when code can be run here, 1 otherwise.
     """
+    if clean:
+        return _clean(as_json)
     checks: list[Callable[[], Finding]] = [
         _check_python,
         _check_temporary_folder,
@@ -81,6 +91,24 @@ def command(project: Path | None, as_json: bool) -> int:
         report = {"can_run": is_usable, "checks": [asdict(finding) for finding in findings]}
         click.echo(json.dumps(report, indent=2))
     return 0 if is_usable else 1
+
+
+def _clean(as_json: bool) -> int:
+    # The engine's machinery is not for those who only check.
+    from taskweaver_ext.cli.cleaning import clean
+
+    done = clean()
+    if as_json:
+        click.echo(json.dumps(asdict(done), indent=2))
+        return 0
+    for kind, names in (("container", done.containers), ("folder", done.folders)):
+        for name in names:
+            click.echo(f"removed  {kind} {name}")
+    if done.problem:
+        click.echo(f"containers were not looked for: {done.problem}", err=True)
+    elif not done.containers and not done.folders:
+        click.echo("nothing was left behind")
+    return 0
 
 
 def _check_sessions(project: Path | None) -> Finding:

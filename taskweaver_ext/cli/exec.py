@@ -7,20 +7,29 @@ import re
 import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from taskweaver_ext.ces.audit import AuditLog
-from taskweaver_ext.ces.events import ArtifactProduced, ExecutionEvent, OutputProduced
-from taskweaver_ext.ces.exec_errors import exec_error
+from taskweaver_ext.ces.events import (
+    ArtifactProduced,
+    ExecutionEvent,
+    OutputProduced,
+    StatusChanged,
+)
+from taskweaver_ext.ces.exec_errors import absolute, exec_error, explain_working_directory
+from taskweaver_ext.ces.kernel_runtime.started_process import complaint_about_folder
+from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.languages import BUILT_IN, RUST, TYPESCRIPT, C
+from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
+from taskweaver_ext.ces.owned_folders import disown_folder, make_owned_folder
 from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
 from taskweaver_ext.ces.program import ProgramLimits
+from taskweaver_ext.ces.program_site import LocalSites, ProgramSites
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus, Notice
-from taskweaver_ext.cli.run_view import Completion, JsonView
+from taskweaver_ext.cli.run_view import STATUSES_TO_SAY, Completion, JsonView
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
 
@@ -111,6 +120,13 @@ def _size(value: str) -> int:
     help="End the program when it has written more; by default after 4G.",
 )
 @click.option(
+    "--kernel",
+    type=click.Choice([mode.value for mode in (EnvMode.Local, EnvMode.Container)]),
+    default=EnvMode.Local.value,
+    show_default=True,
+    help="Where it runs: on this machine, or in a container of its own without a network.",
+)
+@click.option(
     "--audit",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where the run is written down; by default in the user's own log.",
@@ -128,13 +144,15 @@ def command(
     cpu: int | None,
     file_size: int | None,
     max_output: int | None,
+    kernel: str,
     audit: Path | None,
 ) -> int:
     """Run one program in any language and pass on what it writes.
 
     LANGUAGE is bash, javascript or python, or c, rust or typescript where their
     tools are installed. The code is a FILE, standard input (-), or the CODE after
-    -c. It runs in a process of its own; nothing it starts outlives it.
+    -c. It runs in a process of its own; nothing it starts outlives it. In a container
+    it sees the folder it runs in, and nothing else of this machine.
 
     Ctrl-C interrupts the program; a second one kills it.
 
@@ -149,6 +167,10 @@ def command(
         stack.callback(screen.close)
         stack.callback(log.close)
         folder = stack.enter_context(_record_folder())
+        sites: ProgramSites = LocalSites()
+        if kernel == EnvMode.Container.value:
+            sites = stack.enter_context(_container(cwd, memory_bytes=memory, file_bytes=file_size))
+            limits = ProgramLimits(cpu_seconds=cpu)
         executor = ProcessExecutor(
             language,
             cwd=cwd,
@@ -156,9 +178,10 @@ def command(
             languages=LANGUAGES,
             limits=limits,
             default_timeout=timeout or None,
+            max_output_bytes=MAX_OUTPUT_BYTES if max_output is None else max_output,
             folder=folder,
             audit=log,
-            **({"max_output_bytes": max_output} if max_output is not None else {}),
+            sites=sites,
         )
         stack.callback(executor.close)
         run = _Run(executor, screen, as_json=as_json)
@@ -212,12 +235,33 @@ def _read_variables(assignments: tuple[str, ...]) -> dict[str, str]:
 @contextlib.contextmanager
 def _record_folder() -> Iterator[Path]:
     """A private folder; kept only when it holds raw bytes whose place has been said."""
-    folder = Path(tempfile.mkdtemp(prefix="taskweaver-exec-"))
+    folder = make_owned_folder("exec")
     try:
         yield folder
     finally:
-        if not any(folder.glob("*.bin")):
+        if any(folder.glob("*.bin")):
+            disown_folder(folder)
+        else:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _container(cwd: str | None, **sizes: int | None) -> Iterator[ProgramSites]:
+    """A container that sees the folder, from the start of the program to our end."""
+    # Only who runs containers pays for their machinery.
+    from taskweaver_ext.ces.kernels.container_description import ContainerSettings
+    from taskweaver_ext.ces.kernels.container_limits import ContainerLimits
+    from taskweaver_ext.ces.kernels.container_sites import ProgramContainer
+
+    folder = absolute(cwd)
+    if error := explain_working_directory(folder, complaint_about_folder(str(folder))):
+        raise _Failure(error, "give another folder with --cwd")
+    limits = ContainerLimits(**{name: size for name, size in sizes.items() if size is not None})
+    container = ProgramContainer(folder, ContainerSettings(limits=limits), name="exec")
+    try:
+        yield container
+    finally:
+        container.close()
 
 
 class _PlainView:
@@ -225,21 +269,27 @@ class _PlainView:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
+        self._said: set[str] = set()
 
     def show(self, event: ExecutionEvent) -> None:
-        """Show what the program writes, and where files are."""
+        """Show what the program writes, where files are, and what happens to its container."""
         if isinstance(event, OutputProduced):
             self._screen.write(event.stream, event.text)
         elif isinstance(event, ArtifactProduced):
             self._screen.say(f"[Saved] {event.artifact.name}: {event.artifact.file_name}")
+        elif isinstance(event, StatusChanged) and event.status in STATUSES_TO_SAY:
+            self._said.add(event.detail)
+            self._screen.say(f"[{event.status.capitalize()}] {event.detail}")
 
     def finish(self, result: ExecutionResult, notices: list[Notice]) -> None:
         """Say what the program did not say itself."""
         for notice in notices:
-            if notice.kind != "output_limit":  # which is the error below
+            if notice.kind != "output_limit" and notice.message not in self._said:
                 self._screen.say(f"[Notice] {notice.message}")
         if result.status is ExecutionStatus.CANCELLED:
             self._screen.say("[Cancelled]")
+        elif result.status is ExecutionStatus.DIED:
+            self._screen.say(f"[Died] {result.error}")
         elif result.error and result.error.startswith("exec: "):
             self._screen.say(f"error: {result.error}")
             for code, hint in _HINTS.items():

@@ -28,7 +28,7 @@ def command(as_json: bool, clean: bool) -> None:
     A stale one is what a program left behind that was killed; its kernel has ended with it.
     """
     if clean:
-        click.echo(f"removed: {remove_stale_folders()}", err=True)
+        click.echo(f"removed: {len(remove_stale_folders())}", err=True)
     sessions = sessions_of_this_user()
     if as_json:
         click.echo(json.dumps([asdict(session) for session in sessions], indent=2))

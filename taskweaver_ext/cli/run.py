@@ -6,7 +6,6 @@ import contextlib
 import shutil
 import signal
 import sys
-import tempfile
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import ExecutionEvent, InputSettled, StatusChanged
 from taskweaver_ext.ces.kernels.execution import END_OF_INPUT
 from taskweaver_ext.ces.kernels.host import EnvMode
+from taskweaver_ext.ces.owned_folders import disown_folder, make_owned_folder
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.cli.run_view import Completion, JsonView, PlainView
 from taskweaver_ext.cli.screen import Screen
@@ -139,13 +139,15 @@ def _find_script(arguments: tuple[str, ...], code: str | None) -> Script:
 @contextlib.contextmanager
 def _session_folder(run: _Run, *, is_kept: bool) -> Iterator[Path]:
     """A private folder, removed at the end unless somebody may still want something from it."""
-    folder = Path(tempfile.mkdtemp(prefix="taskweaver-run-"))
+    folder = make_owned_folder("run")
     try:
         yield folder
     finally:
         if is_kept:
             run.screen.say(f"[Kept] {folder}")
-        elif not run.has_files_in(folder):
+        if is_kept or run.has_files_in(folder):
+            disown_folder(folder)
+        else:
             shutil.rmtree(folder, ignore_errors=True)
 
 

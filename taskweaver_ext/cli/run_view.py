@@ -33,6 +33,7 @@ from taskweaver_ext.cli.event_json import finished_line, line_of
 from taskweaver_ext.cli.screen import Screen
 
 _READ_CHARACTERS = 1 << 20
+STATUSES_TO_SAY = ("paused", "resumed", "limit")
 _NOT_FOR_SCREENS = ("truncated", "display_skipped")
 """What these notices say is missing from a result has been shown all the same."""
 
@@ -52,6 +53,7 @@ class PlainView:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
+        self._said: set[str] = set()
 
     def show(self, event: ExecutionEvent) -> None:
         """Show an event when it happens."""
@@ -65,7 +67,8 @@ class PlainView:
             case ArtifactProduced():
                 self._screen.say(f"[Saved] {event.artifact.file_name}")
             case StatusChanged():
-                if event.status in ("paused", "resumed", "limit"):
+                if event.status in STATUSES_TO_SAY:
+                    self._said.add(event.detail)
                     self._screen.say(f"[{event.status.capitalize()}] {event.detail}")
             case OutputCleared() | InputRequested() | InputSettled() | StatusReported():
                 pass
@@ -82,7 +85,8 @@ class PlainView:
     def finish(self, result: ExecutionResult, notices: list[Notice]) -> None:
         """Say how it ended, unless it went well."""
         for notice in notices:
-            self._screen.say(f"[Notice] {notice.message}")
+            if notice.message not in self._said:
+                self._screen.say(f"[Notice] {notice.message}")
         was_killed = result.death is not None
         cost = " It did not end when interrupted, so it was killed: all it held in memory is lost."
         match result.status:

@@ -11,12 +11,13 @@ import pytest
 
 from taskweaver_ext.ces.bash import BashProcess, SentCommand
 from taskweaver_ext.ces.child_environment import child_environment
+from taskweaver_ext.ces.program_site import LocalSite
 from tests.support.executions import LIMIT_SECONDS, wait_until
 
 
 @pytest.fixture
 def bash(tmp_path: Path) -> Iterator[BashProcess]:
-    bash = BashProcess("/bin/bash", tmp_path, child_environment())
+    bash = BashProcess(LocalSite(), "/bin/bash", tmp_path, child_environment())
     yield bash
     bash.close()
 
@@ -26,9 +27,9 @@ def finish(bash: BashProcess, command: SentCommand) -> tuple[str, int | None]:
     while command.exit_code is None:
         assert select.select([bash.reports], [], [], LIMIT_SECONDS)[0]
         bash.read_reports(command)
-    text = os.read(command.stdout, 65536).decode()
-    os.close(command.stdout)
-    os.close(command.stderr)
+    text = os.read(command.stdout.descriptor, 65536).decode()
+    os.close(command.stdout.descriptor)
+    os.close(command.stderr.descriptor)
     bash.forget(command)
     return text, command.exit_code
 
@@ -42,7 +43,7 @@ def test_a_command_is_answered_with_its_exit_code(bash: BashProcess) -> None:
 
 def test_an_answer_from_before_an_interrupt_does_not_count(bash: BashProcess) -> None:
     command = bash.send("echo hi", None)
-    wait_until(lambda: select.select([command.stdout], [], [], 0)[0])
+    wait_until(lambda: select.select([command.stdout.descriptor], [], [], 0)[0])
     bash.begin_interrupt()
     bash.finish_interrupt(command, is_repeated=True)
 
@@ -55,11 +56,11 @@ def test_an_answer_from_before_an_interrupt_does_not_count(bash: BashProcess) ->
 def test_answers_to_other_commands_do_not_count(bash: BashProcess, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     first = bash.send("echo one", None)
-    wait_until(lambda: select.select([first.stdout], [], [], 0)[0])
-    assert os.read(first.stdout, 65536) == b"one\n"
-    wait_until(lambda: _is_at_its_end(first.stdout))
+    wait_until(lambda: select.select([first.stdout.descriptor], [], [], 0)[0])
+    assert os.read(first.stdout.descriptor, 65536) == b"one\n"
+    wait_until(lambda: _is_at_its_end(first.stdout.descriptor))
     second = bash.send(f"echo two; until [ -e {gate} ]; do sleep 0.01; done", None)
-    wait_until(lambda: select.select([second.stdout], [], [], 0)[0])
+    wait_until(lambda: select.select([second.stdout.descriptor], [], [], 0)[0])
 
     bash.read_reports(second)
 
@@ -67,8 +68,8 @@ def test_answers_to_other_commands_do_not_count(bash: BashProcess, tmp_path: Pat
     assert second.exit_code is None
     gate.touch()
     assert finish(bash, second) == ("two\n", 0)
-    os.close(first.stdout)
-    os.close(first.stderr)
+    os.close(first.stdout.descriptor)
+    os.close(first.stderr.descriptor)
 
 
 def _is_at_its_end(descriptor: int) -> bool:

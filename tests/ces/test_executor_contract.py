@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +21,11 @@ from taskweaver_ext.ces.events import (
     OutputProduced,
     StatusChanged,
 )
+from taskweaver_ext.ces.kernels.container_description import ContainerSettings
 from taskweaver_ext.ces.registry import Executor, ExecutorRegistry
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.errors import SessionError
+from tests.support.containers import container_environment
 from tests.support.executions import LIMIT_SECONDS, has_ended, wait_until
 
 MEGABYTE = 1 << 20
@@ -121,28 +125,76 @@ class Subject:
     executor: Executor
     code: Dialect
     audit_path: Path
+    folder: Path
+    """What the code can see, too."""
+    has_ended: Callable[[int], bool] = has_ended
+    """Whether a process is gone whose number the code has printed."""
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(("python", False, PYTHON), id="kernel"),
-        pytest.param(("bash", False, BASH), id="shell"),
-        pytest.param(("python", True, PYTHON), id="python"),
-        pytest.param(("bash", True, BASH), id="bash"),
-        pytest.param(
-            ("javascript", True, JAVASCRIPT),
-            id="javascript",
-            marks=pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed"),
-        ),
-    ]
-)
-def subject(
-    request: pytest.FixtureRequest, shared_environment: Environment, tmp_path: Path
-) -> Iterator[Subject]:
-    language, fresh, dialect = request.param
-    with ExecutorRegistry(shared_environment, "contract", folder=tmp_path / "records") as registry:
-        executor = registry.get(language, fresh=fresh)
-        yield Subject(executor, dialect, tmp_path / "records" / "audit.jsonl")
+LOCAL = [
+    pytest.param(("local", "python", False, PYTHON), id="kernel"),
+    pytest.param(("local", "bash", False, BASH), id="shell"),
+    pytest.param(("local", "python", True, PYTHON), id="python"),
+    pytest.param(("local", "bash", True, BASH), id="bash"),
+    pytest.param(
+        ("local", "javascript", True, JAVASCRIPT),
+        id="javascript",
+        marks=pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed"),
+    ),
+]
+CONTAINED = [
+    pytest.param(("ipc", "bash", False, BASH), id="shell in a container"),
+    pytest.param(("ipc", "python", True, PYTHON), id="python in a container"),
+    pytest.param(("ipc", "bash", True, BASH), id="bash in a container"),
+    pytest.param(("tcp", "bash", False, BASH), id="shell behind ports"),
+    pytest.param(("tcp", "bash", True, BASH), id="bash behind ports"),
+]
+
+
+@dataclass
+class Kind:
+    """A kind of executor, and an environment for the session "contract" that it needs."""
+
+    environment: Environment
+    language: str
+    fresh: bool
+    code: Dialect
+    is_contained: bool
+
+
+@pytest.fixture(scope="module", params=[*LOCAL, *CONTAINED])
+def kind(
+    request: pytest.FixtureRequest,
+    shared_environment: Environment,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Kind]:
+    where, language, fresh, code = request.param
+    if where == "local":
+        yield Kind(shared_environment, language, fresh, code, is_contained=False)
+        return
+    folder = tmp_path_factory.mktemp("contained")
+    with container_environment(folder, ContainerSettings(transport=where)) as environment:
+        environment.start_session("contract")
+        assert not _has_ended_inside(environment, 1)  # the line to its programs is open from now on
+        yield Kind(environment, language, fresh, code, is_contained=True)
+
+
+@pytest.fixture
+def subject(kind: Kind, tmp_path: Path) -> Iterator[Subject]:
+    records = tmp_path / "records"
+    with ExecutorRegistry(kind.environment, "contract", folder=records) as registry:
+        executor = registry.get(kind.language, fresh=kind.fresh)
+        subject = Subject(executor, kind.code, records / "audit.jsonl", tmp_path)
+        if kind.is_contained:
+            [session] = kind.environment.sessions()
+            subject.folder = Path(session.cwd)
+            subject.has_ended = functools.partial(_has_ended_inside, kind.environment)
+        yield subject
+
+
+def _has_ended_inside(environment: Environment, pid: int) -> bool:
+    with environment.programs("contract") as site:
+        return not site.has_file(f"/proc/{pid}")
 
 
 class Ears:
@@ -179,8 +231,8 @@ def test_both_streams_are_heard_and_kept_apart(subject: Subject) -> None:
     assert (ears.text("stdout"), ears.text("stderr")) == ("out\n", "err\n")
 
 
-def test_output_arrives_while_the_code_still_runs(subject: Subject, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
+def test_output_arrives_while_the_code_still_runs(subject: Subject) -> None:
+    gate = subject.folder / f"gate-{uuid.uuid4().hex}"
     code = subject.code.wait_for_gate.replace("GATE", str(gate))
 
     result = execute(subject, code, on_output=Ears(on_first=gate.touch))
@@ -260,7 +312,7 @@ def test_a_timeout_keeps_the_output_and_ends_the_code(subject: Subject) -> None:
     assert result.status is ExecutionStatus.TIMEOUT
     assert "".join(result.stdout).startswith("begun")
     child = int("".join(result.stdout).split()[1])
-    wait_until(lambda: has_ended(child))
+    wait_until(lambda: subject.has_ended(child))
     assert execute(subject, subject.code.both_streams).status is ExecutionStatus.SUCCESS
 
 
@@ -271,7 +323,7 @@ def test_an_interrupt_ends_the_code_and_its_children(subject: Subject) -> None:
 
     assert result.status is ExecutionStatus.CANCELLED
     child = int("".join(result.stdout).split()[1])
-    wait_until(lambda: has_ended(child))
+    wait_until(lambda: subject.has_ended(child))
     assert execute(subject, subject.code.both_streams).status is ExecutionStatus.SUCCESS
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from taskweaver_ext.ces.output_sink import MEMORY_BYTES, OutputRecord, OutputSink
-from taskweaver_ext.ces.process_output import OutputPipe
+from taskweaver_ext.ces.process_output import OutputPipe, ReadEnd
 from taskweaver_ext.ces.results import StreamName
 from taskweaver_ext.output_batcher import OutputBatcher
 from tests.support.executions import LIMIT_SECONDS
@@ -58,7 +58,7 @@ def play(case: dict[str, Any], folder: Path) -> dict[str, Any]:
         sink.write(stream, data)
         sizes.append(len(data))
 
-    pipe = OutputPipe(receiver, "stdout", take)
+    pipe = OutputPipe(ReadEnd(receiver), "stdout", take)
     for operation, *arguments in case["ops"]:
         if operation != "dump":
             is_hex = operation == "push_bytes"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskweaver_ext.ces.process_output import OutputPipe
+from taskweaver_ext.ces.process_output import OutputPipe, ReadEnd
 from taskweaver_ext.ces.results import StreamName
 
 SPLITS = st.lists(st.integers(min_value=1, max_value=7), min_size=1)
@@ -32,7 +32,9 @@ def feed(data: bytes, sizes: list[int], *, replaces: bool) -> Taken:
     """Write bytes in pieces of these sizes, over and over, and read after each."""
     taken = Taken()
     receiver, sender = os.pipe()
-    pipe = OutputPipe(receiver, "stdout", taken.take, None if replaces else taken.take_binary)
+    pipe = OutputPipe(
+        ReadEnd(receiver), "stdout", taken.take, None if replaces else taken.take_binary
+    )
     start = turn = 0
     while start < len(data):
         size = sizes[turn % len(sizes)]

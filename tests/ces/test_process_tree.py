@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from taskweaver_ext.ces.process_tree import (
+from taskweaver_ext.ces.kernel_runtime.process_tree import (
     MARK,
     ProcessFamily,
     kill_process_tree,

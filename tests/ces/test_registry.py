@@ -135,11 +135,11 @@ def test_a_kernel_that_does_not_start_is_a_result(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("language", ["bash", "javascript"])
 @pytest.mark.parametrize("fresh", [False, True])
-def test_nothing_of_a_session_in_a_container_runs_on_this_machine(
+def test_nothing_of_a_session_behind_a_gateway_runs_on_this_machine(
     tmp_path: Path, language: str, fresh: bool
 ) -> None:
     with (
-        Environment(tmp_path, EnvMode.Container) as environment,
+        Environment(tmp_path, EnvMode.Gateway) as environment,
         ExecutorRegistry(environment, "s1") as registry,
     ):
         result = registry.get(language, fresh=fresh).execute(f"touch {tmp_path}/made")

@@ -17,8 +17,9 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.container_description import ContainerSettings
 from taskweaver_ext.ces.kernels.container_engine import Engine, shared_engine
 from taskweaver_ext.ces.kernels.container_image import build_image
-from taskweaver_ext.ces.kernels.container_leftovers import OWNER_LABEL, SESSION_LABEL, Owner
+from taskweaver_ext.ces.kernels.container_leftovers import OWNER_LABEL, SESSION_LABEL
 from taskweaver_ext.ces.kernels.host import EnvMode
+from taskweaver_ext.ces.owned_folders import Owner
 from tests.support.docker_engine import find_engine
 
 IMAGE = "taskweaver-ext-kernel:test"

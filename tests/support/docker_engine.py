@@ -72,7 +72,8 @@ class PrivateEngine:
         """Start it and wait until it answers; does nothing when it already does."""
         if os.geteuid() != 0:
             raise EngineError("starting a Docker engine needs root; start one yourself")
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.chmod(0o711)  # whoever may use the socket must be able to get there
         with _locked(self._folder / "lock"):
             if answers(self.url):
                 return

@@ -1,4 +1,4 @@
-"""Run as a script in a fresh interpreter: become a kernel.
+"""Run as a script in a fresh interpreter: become a kernel, or what starts programs, or both.
 
 python cold_start.py SETTINGS.json
 """
@@ -32,10 +32,17 @@ def main() -> None:
     """Load the runtime and hand over to it."""
     sys.path.pop(0)  # this folder, put there because it holds the script
     load_runtime_package()
-    from taskweaver_kernel.launch import launch  # type: ignore[import-not-found]
-
     with open(sys.argv[1], encoding="utf-8") as file:
         settings = json.load(file)
+    if "programs" in settings:
+        from taskweaver_kernel.spawner import fork_spawner, serve  # type: ignore[import-not-found]
+
+        if not settings.get("has_kernel", True):
+            serve(settings)
+            return
+        fork_spawner(settings)  # before anything is imported that starts threads
+    from taskweaver_kernel.launch import launch  # type: ignore[import-not-found]
+
     launch(settings)
 
 

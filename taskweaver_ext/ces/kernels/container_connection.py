@@ -8,7 +8,6 @@ listens, and whoever connects proves to know the key.
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 import socket
 import time
@@ -74,9 +73,14 @@ class KernelLine(Protocol):
 class SharedFolderLine:
     """Sockets in a folder that both sides see."""
 
-    def __init__(self, folder: Path, owner: int | None) -> None:
+    def __init__(self, folder: Path, give_away: Callable[[Path], None]) -> None:
+        """Listen in a folder.
+
+        Args:
+            give_away: Lets the container's user have a socket there.
+        """
         self._folder = folder
-        self._owner = owner
+        self._give_away = give_away
         self._listener = WireListener(folder / "wire")
         self._give_away(folder / "wire")
 
@@ -111,11 +115,6 @@ class SharedFolderLine:
     def close(self) -> None:
         self._listener.close()
 
-    def _give_away(self, path: Path) -> None:
-        """Let the container's user connect, if that is somebody else than we."""
-        if self._owner is not None:
-            os.chown(path, self._owner, -1)
-
 
 class PublishedPortsLine:
     """TCP ports of the container, published on this machine's 127.0.0.1."""
@@ -144,33 +143,37 @@ class PublishedPortsLine:
         poller.register(end.fileno(), select.POLLIN)
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if wire := self._try_to_connect():
+            if wire := connect_to_port(self._published[WIRE_PORT], self._key):
                 return wire
             if poller.poll(_RETRY_SECONDS * 1000):
                 raise ConnectionError
         raise TimeoutError
-
-    def _try_to_connect(self) -> socket.socket | None:
-        """Connect; until the kernel listens, the engine's proxy accepts only to hang up."""
-        wire = socket.socket()
-        wire.settimeout(1)
-        try:
-            wire.connect(("127.0.0.1", self._published[WIRE_PORT]))
-            challenge = wire.recv(CHALLENGE_BYTES, socket.MSG_WAITALL)
-            if len(challenge) == CHALLENGE_BYTES:
-                wire.sendall(proof(self._key, challenge))
-                wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return wire
-        except OSError:
-            pass  # not yet
-        wire.close()
-        return None
 
     def attach(self, channel: zmq.Socket[bytes], port: int) -> None:
         channel.connect(f"tcp://127.0.0.1:{self._published[CHANNEL_PORTS[port]]}")
 
     def close(self) -> None:
         pass
+
+
+def connect_to_port(port: int, key: str) -> socket.socket | None:
+    """Connect to a published port and prove to know the key; None while nobody listens.
+
+    Until then the engine's proxy accepts only to hang up.
+    """
+    connection = socket.socket()
+    connection.settimeout(1)
+    try:
+        connection.connect(("127.0.0.1", port))
+        challenge = connection.recv(CHALLENGE_BYTES, socket.MSG_WAITALL)
+        if len(challenge) == CHALLENGE_BYTES:
+            connection.sendall(proof(key, challenge))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
+    except OSError:
+        pass  # not yet
+    connection.close()
+    return None
 
 
 class ContainerConnection(WireConnection):
@@ -212,6 +215,11 @@ class ContainerConnection(WireConnection):
         # A channel that we have bound takes nothing once the kernel has left it.
         channel.sndtimeo = _SEND_MILLISECONDS
         self._line.attach(channel, port)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether an execution of code is under way."""
+        return self._is_running
 
     def tell(self, notice: HostNotice) -> None:
         """Tell the running execution something, or the next one."""

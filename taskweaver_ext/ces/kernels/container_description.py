@@ -23,6 +23,7 @@ INSIDE_FOLDER = "/run/taskweaver"
 """Where the kernel finds what it is started with; it cannot write there."""
 
 WIRE_PORT = 5000
+PROGRAMS_PORT = WIRE_PORT + 9
 CHANNEL_PORTS = {port: WIRE_PORT + port for port in (SHELL_PORT, STDIN_PORT, CONTROL_PORT)}
 
 CLOSED_NETWORK = "taskweaver-closed"
@@ -189,6 +190,6 @@ def _add_network(
         host["Dns"] = [_NOWHERE]
         host["DnsOptions"] = ["timeout:1", "attempts:1"]
     if transport == "tcp":
-        ports = [f"{port}/tcp" for port in (WIRE_PORT, *CHANNEL_PORTS.values())]
+        ports = [f"{port}/tcp" for port in (WIRE_PORT, PROGRAMS_PORT, *CHANNEL_PORTS.values())]
         description["ExposedPorts"] = {port: {} for port in ports}
         host["PortBindings"] = {port: [{"HostIp": "127.0.0.1", "HostPort": ""}] for port in ports}

@@ -29,6 +29,8 @@ LABEL = "taskweaver_ext"
 
 _CALL_SECONDS = 20
 _STATE_SECONDS = 2
+_ANSWER_SECONDS = 5
+"""An engine that does not say a word within this time is not asked for more."""
 _BUILD_SECONDS = 900
 
 
@@ -63,8 +65,10 @@ class Engine:
     def __init__(self, url: str) -> None:
         """Connect; raises EngineGoneError."""
         self.url = url
-        self._client = _connect(url, _CALL_SECONDS)
-        self._impatient_client = _connect(url, _STATE_SECONDS, self._client.api_version)
+        self._knocking_client = _connect(url, _ANSWER_SECONDS)
+        version = self._knocking_client.api_version
+        self._client = _connect(url, _CALL_SECONDS, version)
+        self._impatient_client = _connect(url, _STATE_SECONDS, version)
         self._events = EngineEvents(self)
         self._traits: EngineTraits | None = None
         self._uses = itertools.count()
@@ -79,7 +83,7 @@ class Engine:
     def traits(self) -> EngineTraits:
         """What it says about itself; asked once."""
         if self._traits is None:
-            with _translated(self.url):
+            with self._asking():
                 self._traits = _traits(self._client.info())
         return self._traits
 
@@ -95,7 +99,7 @@ class Engine:
 
     def create(self, name: str, description: Mapping[str, Any]) -> tuple[str, list[str]]:
         """Create a container as the engine's API describes it; return its id and warnings."""
-        with _translated(self.url):
+        with self._asking():
             made: dict[str, Any] = self._client.create_container_from_config(  # type: ignore[no-untyped-call]
                 description, name
             )
@@ -135,13 +139,13 @@ class Engine:
 
     def kill(self, container: str) -> None:
         """Kill everything in a container; a paused one too."""
-        with _translated(self.url):
+        with self._asking():
             self._client.kill(container)
 
     def remove(self, container: str) -> None:
         """Kill and remove a container; one that is gone or going already is no error."""
         try:
-            with _translated(self.url):
+            with self._asking():
                 self._client.remove_container(container, force=True, v=True)
         except NotInEngineError:
             pass
@@ -161,7 +165,7 @@ class Engine:
 
     def list_ours(self) -> list[dict[str, Any]]:
         """All containers that carry our label, running or not."""
-        with _translated(self.url):
+        with self._asking():
             found: list[dict[str, Any]] = self._client.containers(
                 all=True, filters={"label": LABEL}
             )
@@ -251,8 +255,15 @@ class Engine:
     def close(self) -> None:
         """Let go of the line and the thread."""
         self._events.close()
-        self._impatient_client.close()
-        self._client.close()
+        for client in (self._impatient_client, self._knocking_client, self._client):
+            client.close()
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Turn errors into ours; an engine that hangs is noticed before much is asked of it."""
+        with _translated(self.url):
+            self._knocking_client.ping()
+            yield
 
 
 class _Engines:
@@ -296,7 +307,11 @@ def _translated(url: str) -> Iterator[None]:
         urllib3.exceptions.HTTPError,
         OSError,
     ) as error:
-        why = ": permission denied" if isinstance(error, PermissionError) else ""
+        why = ""
+        if isinstance(error, PermissionError):
+            why = ": permission denied"
+        elif isinstance(error, requests.exceptions.Timeout):
+            why = ": it does not answer"
         raise EngineGoneError(f"cannot reach Docker at {place}{why}") from error
 
 

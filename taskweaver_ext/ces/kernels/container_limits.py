@@ -9,9 +9,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+
+from taskweaver_ext.errors import ConfigError
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
@@ -35,6 +37,22 @@ class ContainerLimits:
     """What may be added to the working directory."""
     tmp_bytes: int | None = 512 << 20
     """What `/tmp` may hold; it lies in memory."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would mean something else to an engine: to it, 0 is no limit.
+
+        Raises:
+            ConfigError: A limit is not above 0.
+        """
+        wrong = [
+            f"{entry.name} is {value}"
+            for entry in fields(self)
+            if (value := getattr(self, entry.name)) is not None and value <= 0
+        ]
+        if wrong:
+            raise ConfigError(
+                f"A container's limit must be above 0, or None for no limit: {', '.join(wrong)}."
+            )
 
 
 def size_text(size: int) -> str:
@@ -78,6 +96,10 @@ class ContainerProcess:
         except OSError:
             return False
         return True
+
+    def duplicate(self) -> int:
+        """A descriptor of one's own that is readable once it has ended."""
+        return os.dup(self._descriptor)
 
     def close(self) -> None:
         """Let go of it."""
@@ -217,7 +239,10 @@ class LimitCounter:
         self._limits = limits
         self._process = process
         self._lock = threading.Lock()
-        self._counts = dict.fromkeys(("memory.oom_kill", "pids.max"), 0)
+        self._counts = {
+            event: 0 if process is None else process.count_of(event)
+            for event in ("memory.oom_kill", "pids.max")
+        }
 
     def newly_met(self, reply: Mapping[str, Any]) -> list[str]:
         """What was met since this was asked last, and what the code's error names, in words."""

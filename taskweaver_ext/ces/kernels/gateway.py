@@ -29,8 +29,11 @@ from taskweaver_ext.ces.results import KernelDeath
 from taskweaver_ext.errors import KernelStartError
 
 _NAME_IN_KERNELS = "taskweaver_kernel"
-_NOT_SENT = ("arrival", "cold_start", "zygote_main")
-"""Scripts of their own."""
+_NOT_SENT = (
+    *("arrival", "cold_start", "zygote_main"),
+    *("process_tree", "started_process", "spawner"),
+)
+"""Scripts of their own, and what starts programs in containers."""
 _HELLO_SECONDS = 0.5
 _END_SECONDS = 15.0
 

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 import zmq
 
 from taskweaver_ext.ces.interpreters import explain_why_unusable
+from taskweaver_ext.ces.kernel_runtime.process_tree import MARK, ProcessFamily, kill_family
 from taskweaver_ext.ces.kernels.host import KernelConnection
 from taskweaver_ext.ces.kernels.tracing import reached
 from taskweaver_ext.ces.kernels.wire import WireConnection, WireListener
@@ -34,7 +35,7 @@ from taskweaver_ext.ces.kernels.zygote import (
     ZygoteError,
     inherited_state,
 )
-from taskweaver_ext.ces.process_tree import MARK, ProcessFamily, kill_family
+from taskweaver_ext.ces.owned_folders import make_owned_folder
 from taskweaver_ext.ces.results import KernelDeath
 from taskweaver_ext.errors import KernelStartError
 
@@ -325,7 +326,7 @@ def _death_descriptor(process: _Process) -> int | None:
 
 def _make_private_folder() -> Path:
     try:
-        return Path(tempfile.mkdtemp(prefix="taskweaver-", dir=_SOCKET_FOLDER))
+        return make_owned_folder(parent=Path(_SOCKET_FOLDER))
     except OSError as error:
         raise KernelStartError(
             f"No folder for the kernel's sockets can be made in {_SOCKET_FOLDER}: {error}."

@@ -219,19 +219,8 @@ class KernelReader:
             self._end(*self._how_it_was_stopped(execution))
 
     def _take_notice(self, notice: HostNotice) -> None:
-        if self._running is None:
-            return
-        if notice.status == "output_lost":
-            self._running.add_notice(Notice(kind="output_lost", message=notice.message))
-            return
-        self._running.say(
-            StatusChanged(
-                execution_id=self._running.id, status=notice.status, detail=notice.message
-            )
-        )
-        self._running.add_notice(
-            Notice(kind="limit" if notice.status == "limit" else "host", message=notice.message)
-        )
+        if self._running is not None:
+            self._running.take_notice(notice)
 
     def _ask(self, question: InputWanted) -> None:
         if self._running is not None:

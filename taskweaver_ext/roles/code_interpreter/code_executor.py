@@ -14,7 +14,7 @@ from taskweaver_ext.ces.languages import canonical_name
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.registry import ExecutorRegistry, KernelExecutor
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus
-from taskweaver_ext.errors import PluginError, SessionError
+from taskweaver_ext.errors import PluginError, SessionError, TaskWeaverError
 from taskweaver_ext.event_emitter import PostEventProxy
 from taskweaver_ext.plugins.registry import PluginEntry
 from taskweaver_ext.roles.cancellation import Cancellation
@@ -26,7 +26,7 @@ _logger = logging.getLogger(__name__)
 class CodeExecutor:
     """Run code of any language for one session, in events of a post.
 
-    The kernel starts with the first Python code, or with `start`.
+    The kernel starts with the first Python code, in a container with any code, or with `start`.
 
     Threads:
         `interrupt` is for any thread, the rest for the one that runs the round.
@@ -72,6 +72,8 @@ class CodeExecutor:
         self._lock = threading.Lock()
         self._is_started = False
         self._is_closed = False
+        self._starting: threading.Thread | None = None
+        self._early_failure: TaskWeaverError | None = None
         self._has_given_up = False
 
     @property
@@ -79,9 +81,29 @@ class CodeExecutor:
         """The names of the languages that can be run."""
         return self._registry.languages
 
-    def contains(self, language: str) -> bool:
-        """Whether code of a language cannot reach beyond the session's container."""
-        return self._has_container and canonical_name(language) == "python"
+    @property
+    def is_contained(self) -> bool:
+        """Whether code, of whatever language, cannot reach beyond the session's container."""
+        return self._has_container
+
+    def start_meanwhile(self) -> None:
+        """Begin to start the kernel, if that takes long, while the caller does something else."""
+        with self._lock:
+            if self._is_started or self._is_closed or not self._has_container:
+                return
+            if self._starting is not None and self._starting.is_alive():
+                return
+            self._early_failure = None
+            self._starting = threading.Thread(
+                target=self._start_quietly, name="taskweaver-start", daemon=True
+            )
+            self._starting.start()
+
+    def _start_quietly(self) -> None:
+        try:
+            self.start()
+        except TaskWeaverError as error:
+            self._early_failure = error
 
     def start(self, post: PostEventProxy | None = None) -> None:
         """Start the kernel with its plugins, unless it runs.
@@ -94,12 +116,15 @@ class CodeExecutor:
             KernelStartError: The kernel did not become ready.
             SessionError: The executor has been closed.
         """
+        if post is not None and not self._is_started:
+            post.update_status("starting the kernel")
         with self._lock:
             if self._is_closed:
                 raise SessionError("The session has been stopped. Start another one.")
             if not self._is_started:
-                if post is not None:
-                    post.update_status("starting the kernel")
+                if (failure := self._early_failure) is not None:
+                    self._early_failure = None
+                    raise failure
                 self._environment.start_session(
                     self._session_id,
                     self._session_dir,
@@ -135,7 +160,7 @@ class CodeExecutor:
         name = canonical_name(language)
         execution_id = ExecutionId(post.post.id)
         self._posts[execution_id] = post
-        if name == "python":
+        if name == "python" or self._has_container:  # which is where all other code runs, too
             self.start(post)
         with (
             LiveOutput(post, execution_id) as output,
@@ -198,6 +223,9 @@ class CodeExecutor:
         with self._lock:
             was_started, self._is_started = self._is_started, False
             self._is_closed = True
+            starting = self._starting
+        if starting is not None:
+            starting.join()
         self._registry.close()
         if was_started:
             self._environment.stop_session(self._session_id)
@@ -223,8 +251,11 @@ class CodeExecutor:
             self._cancellation.check()  # what was stopped has not failed
             _logger.warning("The plugin %r is left out: %s", plugin.name, error)
             self.plugins = tuple(other for other in self.plugins if other is not plugin)
+            problem = f"{plugin.name}: {str(error).strip().splitlines()[-1]}"
             if post is not None:
-                _warn(post, f"{plugin.name}: {str(error).strip().splitlines()[-1]}")
+                _warn(post, problem)
+            else:
+                self._untold.append(problem)
 
 
 def _warn(post: PostEventProxy, problem: str) -> None:

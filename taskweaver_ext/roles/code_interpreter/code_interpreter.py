@@ -90,7 +90,7 @@ class CodeInterpreter(Role):
             generated.language,
             generated.code,
             is_verified=is_verified,
-            is_contained=self._executor.contains(generated.language),
+            is_contained=self._executor.is_contained,
             reason="; ".join(verdict.shell_uses) or f"It is {generated.language} code.",
         )
         self.context.cancellation.check()

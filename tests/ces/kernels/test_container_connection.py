@@ -44,7 +44,7 @@ def deserted() -> Iterator[Deserted]:
     end = Waker()
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        line = SharedFolderLine(Path(folder), None)
+        line = SharedFolderLine(Path(folder), lambda _path: None)
         connection = ContainerConnection(
             line=line,
             context=context,

@@ -47,7 +47,7 @@ def own_engine(engine: Engine) -> Iterator[PrivateEngine]:
     own = PrivateEngine(Path(tempfile.mkdtemp(prefix="twe-", dir="/tmp")))
     own.start(*OPTIONS)
     source, target = DockerClient(base_url=engine.url), DockerClient(base_url=own.url, timeout=300)
-    target.images.load(source.images.get(IMAGE).save(named=True))  # type: ignore[arg-type]
+    target.images.load(source.images.get(IMAGE).save(named=IMAGE))  # type: ignore[arg-type]
     source.close()
     target.close()
     yield own
@@ -141,3 +141,18 @@ def test_an_engine_that_hangs_does_not_hang_us(
 
     assert result.status is ExecutionStatus.TIMEOUT
     assert result.duration_seconds < 10
+
+
+def test_an_engine_that_hangs_costs_a_start_or_a_stop_only_seconds(
+    on_own_engine: Environment, own_engine: PrivateEngine
+) -> None:
+    own_engine.signal(signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        with pytest.raises(KernelStartError, match="it does not answer"):
+            on_own_engine.start_session("s2")
+        on_own_engine.stop_session("s1")
+    finally:
+        own_engine.signal(signal.SIGCONT)
+
+    assert time.monotonic() - began < 30

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import stat
-from collections.abc import Iterator
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -14,12 +17,17 @@ import pytest
 from docker import DockerClient
 
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.kernels import container_box
 from taskweaver_ext.ces.kernels.container_description import ContainerSettings
 from taskweaver_ext.ces.kernels.container_engine import Engine
+from taskweaver_ext.ces.kernels.host import EnvMode
+from taskweaver_ext.ces.kernels.zygote import RUNTIME_FOLDER
+from taskweaver_ext.ces.registry import ExecutorRegistry
 from taskweaver_ext.ces.results import ExecutionStatus
-from tests.support.containers import container_environment, container_of
+from tests.support.containers import IMAGE, container_environment, container_of
 from tests.support.executions import run
 
+SOMEBODY = 1234
 SECRET = "a-value-that-nobody-else-may-see"
 
 
@@ -159,6 +167,59 @@ def test_code_runs_as_the_caller_and_its_files_are_the_callers(
     made = tmp_path / "s3" / "cwd" / "made"
     assert made.read_text() == "by code"
     assert (made.stat().st_uid, made.stat().st_gid) == (os.getuid(), os.getgid())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_caller_who_is_not_root_owns_what_the_code_makes(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        os.chown(folder, SOMEBODY, SOMEBODY)
+        shutil.copytree(RUNTIME_FOLDER, folder / "runtime")  # ours may be private
+        monkeypatch.setattr(container_box, "RUNTIME_FOLDER", folder / "runtime")
+
+        said = call_as_somebody_else(engine, lambda: use_kernel_and_shell(engine, folder))
+
+        owners = {path.name: path.stat().st_uid for path in folder.glob("by-*")}
+    assert said == f"{SOMEBODY}\n{SOMEBODY}\n"
+    assert owners == {"by-the-kernel": SOMEBODY, "by-the-shell": SOMEBODY}
+
+
+def use_kernel_and_shell(engine: Engine, folder: Path) -> str:
+    settings = ContainerSettings(engine_url=engine.url, image=IMAGE)
+    with (
+        Environment(folder, EnvMode.Container, container=settings) as environment,
+        ExecutorRegistry(environment, "s1", cwd=folder, folder=folder / "records") as registry,
+    ):
+        code = "import os; open('by-the-kernel', 'w').close(); print(os.getuid())"
+        by_kernel = registry.get("python").execute(code)
+        by_shell = registry.get("bash").execute("touch by-the-shell; id -u")
+    return "".join(by_kernel.stdout + by_shell.stdout) + (by_kernel.error or "")
+
+
+def call_as_somebody_else(engine: Engine, function: Callable[[], str]) -> str:
+    """Call a function in a child process of another user who may use the engine."""
+    group = os.stat(engine.url.removeprefix("unix://")).st_gid
+    receiver, sender = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads of pytest's are not used
+        child = os.fork()
+    if not child:
+        try:
+            os.setgroups([group])
+            os.setgid(SOMEBODY)
+            os.setuid(SOMEBODY)
+            os.write(sender, function().encode())
+        except BaseException as error:  # noqa: BLE001 - the parent is to hear of it
+            os.write(sender, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.close(sender)
+    with open(receiver) as file:
+        said = file.read()
+    os.waitpid(child, 0)
+    return said
 
 
 def test_key_and_variables_are_hidden_from_other_users(

@@ -6,14 +6,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.container_engine import Engine
-from taskweaver_ext.ces.kernels.container_leftovers import Owner, remove_leftovers
+from taskweaver_ext.ces.kernels.container_leftovers import remove_leftovers
 from tests.support.containers import IMAGE
 from tests.support.executions import wait_until
 
@@ -97,33 +94,3 @@ def test_a_kernel_whose_owner_was_killed_ends_by_itself(engine: Engine, tmp_path
         wait_until(lambda: engine.state(left)["Status"] == "exited")
 
     remove_leftovers(engine)
-
-
-def test_this_process_is_alive() -> None:
-    owner = Owner.this_process()
-
-    assert Owner.parse(str(owner)) == owner
-    assert not owner.is_dead(engine_is_here=True)
-
-
-@pytest.mark.parametrize(
-    ("changes", "is_here", "is_dead"),
-    [
-        ({"started": "1"}, True, True),  # another process has its number now
-        ({"pid": 2**22 + 1}, True, True),
-        ({"boot": "earlier"}, True, True),
-        ({"boot": "elsewhere"}, False, False),
-        ({"namespace": "1", "pid": 2**22 + 1}, True, False),  # in another container
-    ],
-)
-def test_only_who_is_certainly_gone_counts_as_dead(
-    changes: dict[str, str | int], is_here: bool, is_dead: bool
-) -> None:
-    owner = replace(Owner.this_process(), **changes)  # type: ignore[arg-type]
-
-    assert owner.is_dead(engine_is_here=is_here) is is_dead
-
-
-@pytest.mark.parametrize("label", ["", "somebody", "a/b/c/d", "a/b/1", "a/b/7/c/d"])
-def test_a_label_that_is_not_ours_names_nobody(label: str) -> None:
-    assert Owner.parse(label) is None

@@ -6,6 +6,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from taskweaver_ext.ces.kernels import container_description
 from taskweaver_ext.ces.kernels.container_description import ContainerSettings
 from taskweaver_ext.ces.kernels.container_limits import ContainerLimits, FolderWatch, size_text
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.errors import ConfigError
 from tests.support.containers import container_environment
 from tests.support.executions import LIMIT_SECONDS, run
 
@@ -145,6 +147,13 @@ def test_a_full_disk_is_an_error_of_the_code(tmp_path: Path) -> None:
             assert_usable(environment)
     finally:
         subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+@pytest.mark.parametrize("name", [entry.name for entry in fields(ContainerLimits)])
+def test_a_limit_that_is_none_to_an_engine_is_refused(name: str, limit: int) -> None:
+    with pytest.raises(ConfigError, match=f"above 0, or None for no limit: {name} is {limit}"):
+        ContainerLimits(**{name: limit})
 
 
 def test_no_limits_are_set_when_none_are_wanted(tmp_path: Path) -> None:

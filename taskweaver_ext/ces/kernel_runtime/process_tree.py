@@ -5,6 +5,8 @@ things it inherited: its session, a mark in the environment it was started
 with, a tag among its resource limits, which stays where a program clears the
 environment, and the end of a pipe, which is there from the very start. Linux
 only; elsewhere the group is all that can be reached.
+
+Works on this machine and, sent along with the rest of this folder, in containers.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 if sys.platform == "linux":
@@ -34,7 +36,7 @@ _TAG_BASE = 1 << 61
 _MARK_IN_ENVIRONMENT = f"{MARK}=".encode()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProcessSeen:
     """What the system says of a living process."""
 
@@ -43,9 +45,11 @@ class ProcessSeen:
     session: int
     start_ticks: int
     """When it was started, in clock ticks since boot."""
+    mark: str = ""
+    """The mark it was started with, where that was looked at."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProcessFamily:
     """The processes that descend from one that was started with a mark."""
 
@@ -78,7 +82,7 @@ class ProcessFamily:
         for pid in _candidates(self.leader) if is_recent else _all_pids():
             seen = look_at(pid)
             if seen is not None and self._holds(seen):
-                yield seen
+                yield replace(seen, mark=mark_of(pid))
 
     def _holds(self, seen: ProcessSeen) -> bool:
         if seen.session == self.leader or seen.pid == self.leader:

@@ -1,0 +1,109 @@
+"""Folders say whose they are; what the dead have left is removed, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from taskweaver_ext.ces.owned_folders import (
+    GivenFolder,
+    Owner,
+    disown_folder,
+    make_owned_folder,
+    remove_abandoned_folders,
+)
+
+
+def folder_of_the_dead(parent: Path) -> Path:
+    """A folder whose process has ended without removing it."""
+    code = """
+import pathlib, sys
+from taskweaver_ext.ces.owned_folders import make_owned_folder
+print(make_owned_folder("test", pathlib.Path(sys.argv[1])))
+"""
+    made = subprocess.run([sys.executable, "-c", code, parent], capture_output=True, check=True)
+    return Path(made.stdout.decode().strip())
+
+
+def test_what_the_dead_have_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    abandoned, disowned = folder_of_the_dead(tmp_path), folder_of_the_dead(tmp_path)
+    disown_folder(disowned)
+    others = [
+        make_owned_folder("mine", tmp_path),
+        tmp_path / "taskweaver-unmarked",
+        tmp_path / "somebody-elses",
+    ]
+    for folder in others[1:]:
+        folder.mkdir()
+    (others[2] / ".owner").write_text((abandoned / ".owner").read_text())
+    (tmp_path / "taskweaver-link").symlink_to(others[2])
+
+    removed = remove_abandoned_folders([tmp_path, tmp_path / "nowhere"])
+
+    assert removed == [abandoned]
+    assert not abandoned.exists()
+    assert all(folder.is_dir() for folder in (*others, disowned))
+    shutil.rmtree(others[0])
+
+
+@pytest.mark.parametrize("content", ["", "nonsense", "a/b/c/d", "x" * 10_000])
+def test_an_owner_that_is_none_keeps_its_folder(tmp_path: Path, content: str) -> None:
+    folder = folder_of_the_dead(tmp_path)
+    (folder / ".owner").write_text(content)
+
+    assert remove_abandoned_folders([tmp_path]) == []
+
+
+def test_an_owner_file_that_is_a_pipe_does_not_hang_us(tmp_path: Path) -> None:
+    folder = folder_of_the_dead(tmp_path)
+    (folder / ".owner").unlink()
+    os.mkfifo(folder / ".owner")
+
+    assert remove_abandoned_folders([tmp_path]) == []
+
+
+def test_a_folder_of_our_own_is_removed_and_a_given_one_is_not(tmp_path: Path) -> None:
+    own, given = GivenFolder(None), GivenFolder(tmp_path)
+
+    for folder in (own, given):
+        assert folder.path.is_dir()
+        folder.close()
+
+    assert not own.path.exists()
+    assert tmp_path.is_dir()
+
+
+def test_this_process_is_alive() -> None:
+    owner = Owner.this_process()
+
+    assert Owner.parse(str(owner)) == owner
+    assert not owner.is_dead(is_of_this_machine=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_here", "is_dead"),
+    [
+        ({"started": "1"}, True, True),  # another process has its number now
+        ({"pid": 2**22 + 1}, True, True),
+        ({"boot": "earlier"}, True, True),
+        ({"boot": "elsewhere"}, False, False),
+        ({"namespace": "1", "pid": 2**22 + 1}, True, False),  # in another container
+    ],
+)
+def test_only_who_is_certainly_gone_counts_as_dead(
+    changes: dict[str, str | int], is_here: bool, is_dead: bool
+) -> None:
+    owner = replace(Owner.this_process(), **changes)  # type: ignore[arg-type]
+
+    assert owner.is_dead(is_of_this_machine=is_here) is is_dead
+
+
+@pytest.mark.parametrize("label", ["", "somebody", "a/b/c/d", "a/b/1", "a/b/7/c/d"])
+def test_a_label_that_is_not_ours_names_nobody(label: str) -> None:
+    assert Owner.parse(label) is None
