@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 
 import pytest
 
+from taskweaver_ext.ces import equipment
 from taskweaver_ext.ces.environment import Environment
-from tests.support.executions import OpenEnvironment, run
+from tests.support.executions import OpenEnvironment, run, wait_until
 
 
 @pytest.fixture
@@ -129,3 +131,40 @@ def double(x):
     assert "plugin 'double' could not be loaded" in notice.message
     assert "exited with code 7" in notice.message
     assert second.text() == "8\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["while True: pass", "while True:\n    try:\n        while True: pass\n    except: pass"],
+    ids=["hangs", "hangs and does not mind interrupts"],
+)
+def test_a_module_that_never_ends_is_stopped_and_reported(
+    source: str, folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(equipment, "SCRIPT_SECONDS", 0.3)
+    user, _ = folders
+    (user / "bad.py").write_text(source)
+    (user / "good.py").write_text("good = 'here'\n")
+
+    with Environment(tmp_path / "work", modules=folders) as environment:
+        environment.start_session("s1")
+        heard = run(environment, "print(good)")
+
+    (notice,) = heard.result.notices
+    assert heard.text() == "here\n"
+    assert "bad.py failed: The code was stopped after 0.3 s." in notice.message
+
+
+def test_a_start_that_hangs_can_be_interrupted(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    prelude = f"open({str(mark)!r}, 'w')\nwhile True: pass"
+    with Environment(tmp_path / "work", prelude=prelude) as environment:
+        starting = threading.Thread(target=environment.start_session, args=("s1",))
+        starting.start()
+        wait_until(mark.exists)
+        environment.interrupt("s1")
+        starting.join()
+        heard = run(environment, "print('on')")
+
+    assert heard.text() == "on\n"
+    assert "the prelude failed: The code was interrupted." in heard.result.notices[0].message
