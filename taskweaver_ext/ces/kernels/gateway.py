@@ -7,6 +7,7 @@ Nothing is assumed about a disk that both sides see.
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import signal
@@ -68,6 +69,7 @@ class GatewayKernelHost:
         self._api.check()
         reached("the gateway has answered")
         self._kernel_id = self._api.start_kernel()
+        atexit.register(self._end)  # nothing there notices when this program ends
         reached("the gateway has started a kernel")
         connection = GatewayConnection(
             self._open_line,
@@ -116,6 +118,7 @@ class GatewayKernelHost:
 
     def stop(self) -> None:
         """End the kernel and wait until the gateway says that it has ended."""
+        atexit.unregister(self._end)
         if self._kernel_id:
             self._end_in_background()
         with self._lock:

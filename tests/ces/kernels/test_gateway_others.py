@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +19,7 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.gateway import GatewayKernelHost
 from taskweaver_ext.ces.kernels.tracing import LOGGER_NAME
 from taskweaver_ext.ces.results import ExecutionStatus
-from tests.support.executions import LIMIT_SECONDS, run, wait_until
+from tests.support.executions import LIMIT_SECONDS, has_ended, run, wait_until
 from tests.support.gateways import (
     TOKEN,
     GatewayProcess,
@@ -60,6 +63,11 @@ class OtherClient:
 def shared_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     with gateway_environment(tmp_path_factory.mktemp("environment")) as environment:
         yield environment
+
+
+@pytest.fixture(scope="module")
+def gateway() -> GatewayProcess:
+    return kernel_gateway()
 
 
 @pytest.fixture
@@ -160,6 +168,33 @@ def test_a_gateway_that_is_killed_is_noticed_soon(tmp_path: Path) -> None:
 
     assert heard.result.status is ExecutionStatus.DIED
     assert "out of reach" in (heard.result.error or "")
+
+
+def test_a_program_that_ends_without_closing_leaves_no_kernel(
+    tmp_path: Path, gateway: GatewayProcess
+) -> None:
+    program = f"""
+import sys
+from taskweaver_ext import Environment, EnvMode
+environment = Environment({str(tmp_path)!r}, EnvMode.Gateway)
+environment.start_session("s1")
+print(environment.execute_code("s1", "import os; os.getpid()").output)
+"""
+    settings = {
+        "TASKWEAVER_GATEWAY_URL": gateway.url,
+        "TASKWEAVER_GATEWAY_TOKEN": TOKEN,
+    }
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert has_ended(int(done.stdout))
 
 
 def test_the_stages_of_a_start_are_logged(
