@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import threading
 import time
 from collections import deque
@@ -63,7 +62,7 @@ class PublishedFrames(FrameSender):
         self._unasked_messages = 0
         self._pause_seconds = 0.0
         self._receipts = 0
-        self._control_thread = 0
+        self._control_thread: int = getattr(kernel.control_thread, "ident", 0)
         self._never_readable, self._writer = os.pipe()
         self._room, self._room_writer = os.pipe()
         for descriptor in (self._room, self._room_writer):
@@ -81,9 +80,12 @@ class PublishedFrames(FrameSender):
         return threading.get_ident() != self._control_thread and super().send_all(take)
 
     def settle(self, ending: dict[str, int]) -> None:
-        """Wait a moment until the client has received all and knows what may happen now."""
-        if ending.get("signal") == signal.SIGINT:
-            return  # ends nothing; and the thread that sends it is the one that brings receipts
+        """Wait a moment until the client has received all and knows what may happen now.
+
+        Not on the thread that brings the receipts, which interrupts and ends us by signals.
+        """
+        if threading.get_ident() == self._control_thread:
+            return
         deadline = time.monotonic() + _SETTLE_SECONDS
         with self._guard:
             self._receipts = 0
@@ -141,13 +143,11 @@ class PublishedFrames(FrameSender):
                 return  # another thread that waits was faster
 
     def _take_receipt(self, _stream: Any, _ident: Any, message: dict[str, Any]) -> None:
-        self._control_thread = threading.get_ident()
         with self._guard:
             self._forget(int(message["content"]["received"]))
         self._tell_that_there_is_room()
 
     def _send_again(self, _stream: Any, _ident: Any, message: dict[str, Any]) -> None:
-        self._control_thread = threading.get_ident()
         content = message["content"]
         with self._guard:
             self._pause_seconds = float(content.get("pause_seconds", self._pause_seconds))

@@ -43,6 +43,14 @@ class PublishingSocket(MessageSocket):
             super().send_multipart(frames)
 
 
+class GatewayKernel(Kernel):
+    """Our kernel, for a gateway, which wants to know whether it is busy."""
+
+    def _publish_status(self, *args: Any, **named: Any) -> None:
+        """As ipykernel does: an idle kernel may be put away, a busy one not."""
+        IPythonKernel._publish_status(self, *args, **named)
+
+
 def take_over(settings: dict[str, Any]) -> None:
     """Make the running kernel one of ours; it says hello as soon as it is."""
     if version_info[:2] < _OLDEST_IPYKERNEL:
@@ -77,7 +85,7 @@ def _enter(cwd: str) -> None:
 def _change_classes(kernel: Any, shell: Any, runtime: Runtime) -> None:
     """Let the objects that exist behave as those that `launch` makes."""
     Kernel.runtime = runtime
-    kernel.__class__ = Kernel
+    kernel.__class__ = GatewayKernel
     kernel._execute_sleep = 0
     kernel.control_handlers["interrupt_request"] = kernel.interrupt_request
     kernel.session.pack = packing_any_text(kernel.session.pack)
