@@ -38,6 +38,7 @@ class InterruptWatch:
         self.loop: asyncio.AbstractEventLoop | None = None
         """Waits while a cell awaits; a signal does not wake it by itself."""
         self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         self._thread = threading.Thread(
@@ -46,8 +47,9 @@ class InterruptWatch:
         self._thread.start()
 
     def begin(self, execution: int) -> None:
-        """An execution begins; signals meant for others have come by now."""
+        """An execution begins; signals meant for others have come by now, and are forgotten."""
         with self.lock:
+            self._read()
             self.execution = execution
 
     def end(self) -> None:
@@ -65,27 +67,33 @@ class InterruptWatch:
         self._writer = os.open(os.devnull, os.O_WRONLY)
 
     def _insist(self) -> None:
-        is_open, wait_seconds, meant = False, _FIRST_WAIT_SECONDS, 0
+        meant, wait_seconds = 0, _FIRST_WAIT_SECONDS  # the execution whose interrupt is unheeded
         poller = select.poll()
         poller.register(self._reader, select.POLLIN)
         while True:
-            if poller.poll(wait_seconds * 1000 if is_open else None):
-                was_open, is_open = is_open, self._is_still_open(is_open)
-                if not was_open:
-                    wait_seconds, meant = _FIRST_WAIT_SECONDS, self.execution
-                continue
+            has_news = poller.poll(wait_seconds * 1000 if meant else None)
             with self.lock:
-                is_open = meant != 0 and meant == self.execution
-                if is_open:
+                if has_news:
+                    meant, was_meant = self._still_meant(meant), meant
+                    wait_seconds = wait_seconds if was_meant else _FIRST_WAIT_SECONDS
+                elif meant == self.execution:
                     self._send_again()
-            wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
+                    wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
+                else:
+                    meant = 0
 
-    def _is_still_open(self, is_open: bool) -> bool:
-        """Whether the last signal waits to be heeded, by what the pipe says now."""
-        for byte in os.read(self._reader, 512):
+    def _still_meant(self, meant: int) -> int:
+        """Whose interrupt waits to be heeded, by what the pipe says now."""
+        for byte in self._read():
             if byte in (signal.SIGINT, _HEEDED):
-                is_open = byte == signal.SIGINT
-        return is_open
+                meant = self.execution if byte == signal.SIGINT else 0
+        return meant
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self._reader, 512)
+        except BlockingIOError:
+            return b""
 
     def _send_again(self) -> None:
         if self.loop is not None:

@@ -55,27 +55,36 @@ class Shell(ZMQInteractiveShell):
         self.set_hook("show_in_pager", page.as_hook(_print_page), 0)
 
     async def run_ast_nodes(self, *args: Any, **named: Any) -> Any:
-        """Run a cell's statements: the part of an execution that an interrupt may strike.
+        """Run a cell's statements, and know which cell that is."""
+        if self._cell is not None:
+            return await super().run_ast_nodes(*args, **named)
+        self._cell = cell = named["result"]
+        try:
+            return await super().run_ast_nodes(*args, **named)
+        finally:
+            self._cell = None
+            self._forget_what_was_shown()
+            self.kernel.runtime.ended_with = cell.error_in_exec
+
+    async def run_code(self, *args: Any, **named: Any) -> Any:
+        """Run code of the cell: the part of an execution that an interrupt may strike.
 
         Striking IPython itself it would take with it what the cell has to show.
         """
-        if self._cell is not None:
-            return await super().run_ast_nodes(*args, **named)
         runtime: Any = self.kernel.runtime
-        self._cell = cell = named["result"]
+        running = super().run_code(*args, **named)
+        if self._cell is None or runtime.is_in_code:
+            return await running
         try:
             if not runtime.enter_code():
                 raise KeyboardInterrupt
-            has_raised = await super().run_ast_nodes(*args, **named)
+            return await running
         except KeyboardInterrupt as interrupt:
-            cell.error_in_exec = interrupt
-            has_raised = True
+            self._cell.error_in_exec = interrupt
+            return True
         finally:
             runtime.is_in_code = False  # before anything is called: until here it may strike
-            self._cell = None
-        self._forget_what_was_shown()
-        runtime.ended_with = cell.error_in_exec
-        return has_raised
+            running.close()
 
     def _forget_what_was_shown(self) -> None:
         """Values as they were displayed, and tracebacks: some versions of IPython pile them up."""

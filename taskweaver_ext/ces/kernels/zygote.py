@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+import resource
 import select
 import signal
 import socket
@@ -50,8 +51,6 @@ def start_time_environment(environment: Mapping[str, str]) -> frozenset[tuple[st
 
 def inherited_state() -> dict[str, Any]:
     """What a process that we start now would have of us, and a zygote only of us at its start."""
-    import resource  # where there is no fork, there is none of these
-
     status = Path("/proc/thread-self/status").read_text()
     umask = re.search(r"^Umask:\s*([0-7]+)", status, re.MULTILINE)
     names = [f"RLIMIT_{name}" for name in _INHERITED_LIMITS]

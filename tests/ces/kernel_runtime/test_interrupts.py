@@ -8,8 +8,9 @@ import threading
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.results import ExecutionStatus
-from tests.support.executions import run
+from taskweaver_ext.ces.events import ExecutionEvent, StatusChanged
+from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus
+from tests.support.executions import Heard, run
 
 CODES = {
     "prints": "for _ in range(20):\n    print('line', n); n += 1",
@@ -36,10 +37,7 @@ def test_interrupts_at_random_moments_lose_no_output(environment: Environment, s
     for _ in range(60):
         name = choose.choice(list(CODES))
         environment.execute_code("s1", "n = 0")
-        timer = threading.Timer(choose.uniform(0, 0.015), environment.interrupt, ("s1",))
-        timer.start()
-        heard = run(environment, CODES[name], timeout=30)
-        timer.join()
+        heard = _run_and_interrupt(environment, CODES[name], after=choose.uniform(0, 0.015))
         next_result = environment.execute_code("s1", "n")
 
         ends = ENDS.get(name, (ExecutionStatus.SUCCESS, ExecutionStatus.CANCELLED))
@@ -49,6 +47,25 @@ def test_interrupts_at_random_moments_lose_no_output(environment: Environment, s
         assert heard.text("stderr") == ""
         if heard.result.status is ExecutionStatus.SUCCESS:
             assert len(heard.result.displays) == CODES[name].count("display") + ("value" in name)
+
+
+def _run_and_interrupt(environment: Environment, code: str, after: float) -> Heard:
+    heard = Heard(result=ExecutionResult(execution_id=ExecutionId(""), code=code))
+    timer = threading.Timer(after, environment.interrupt, ("s1",))
+
+    def hear(event: ExecutionEvent) -> None:
+        if isinstance(event, StatusChanged) and event.status == "running":
+            timer.start()  # before that there is nothing to interrupt
+
+    heard.result = environment.execute_code(
+        "s1",
+        code,
+        on_output=lambda *piece: heard.pieces.append(piece),
+        on_event=hear,
+        timeout=30,
+    )
+    timer.join()
+    return heard
 
 
 def _assert_complete(text: str, count: int) -> None:

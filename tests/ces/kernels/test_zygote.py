@@ -450,7 +450,7 @@ environment = Environment(
 if not {preload!r}:
     environment.start_session("s1")
     environment.execute_code("s1", "import subprocess; subprocess.Popen(['sleep', '1000'])")
-    while not environment._spares._ready: time.sleep(0.01)
+    while not environment._source.spares._ready: time.sleep(0.01)
 print("ready", flush=True)
 time.sleep(1000)
 """
