@@ -36,8 +36,6 @@ _STILL_THERE_MILLISECONDS = 1000
 _PROOF_SECONDS = 1.0
 _TURN_SECONDS = 0.05
 """How long signals wait while another thread sends."""
-_BUFFER_BYTES = 1 << 20
-"""What may be on its way: a larger part of it at a time costs fewer wake-ups of both sides."""
 
 
 def proof(key: str, challenge: bytes) -> bytes:
@@ -147,7 +145,6 @@ class Wire(FrameSender):
         super().__init__(gate)
         self._socket = open_socket(address)
         self._socket.setblocking(False)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
 
     def fileno(self) -> int:
         """The socket's descriptor."""
