@@ -82,8 +82,12 @@ class Kernel(IPythonKernel):
     """IPython's kernel, with executions handed to the runtime."""
 
     shell_class = Type(Shell)
-    _supports_kernel_subshells = False
     runtime: Runtime
+
+    @property
+    def _supports_kernel_subshells(self) -> bool:
+        """Whether replies go through the thread that hands requests on: behind a gateway only."""
+        return bool(getattr(self, "shell_channel_thread", None))
 
     async def do_execute(self, *args: Any, **named: Any) -> dict[str, Any]:
         """Run one request as the runtime says."""
