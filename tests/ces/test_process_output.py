@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from taskweaver_ext.ces.process_output import OutputPipe, ReadEnd
 from taskweaver_ext.ces.results import StreamName
+from tests.support.executions import LIMIT_SECONDS
 
 SPLITS = st.lists(st.integers(min_value=1, max_value=7), min_size=1)
 
@@ -73,3 +76,42 @@ def test_bytes_that_are_no_text_can_be_replaced(data: bytes, sizes: list[int]) -
     taken = feed(data, sizes, replaces=True)
 
     assert b"".join(taken.text).decode() == data.decode("utf-8", "replace")
+
+
+def test_what_is_still_on_its_way_is_waited_for() -> None:
+    taken = Taken()
+    receiver, sender = os.pipe()
+    asked = threading.Event()
+
+    def written() -> int:
+        asked.set()
+        return 10
+
+    def write_late() -> None:
+        assert asked.wait(LIMIT_SECONDS)
+        for piece in (b"half ", b"and half"):
+            os.write(sender, piece)
+
+    pipe = OutputPipe(ReadEnd(receiver, written), "stdout", taken.take)
+    writer = threading.Thread(target=write_late)
+    writer.start()
+
+    pipe.drain()
+
+    writer.join(LIMIT_SECONDS)
+    os.close(sender)
+    assert len(b"".join(taken.text)) >= 10
+    pipe.close()
+
+
+def test_a_line_that_breaks_is_the_end() -> None:
+    taken = Taken()
+    ours, theirs = socket.socketpair()
+    pipe = OutputPipe(ReadEnd(ours.detach(), lambda: 10), "stdout", taken.take)
+    theirs.send(b"only")
+    theirs.close()
+
+    pipe.drain()
+
+    assert not pipe.is_open
+    assert taken.text == [b"only"]

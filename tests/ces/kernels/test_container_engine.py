@@ -17,11 +17,12 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.container_description import ContainerSettings
 from taskweaver_ext.ces.kernels.container_engine import Engine, shared_engine
 from taskweaver_ext.ces.kernels.host import EnvMode
-from taskweaver_ext.ces.results import ExecutionStatus
+from taskweaver_ext.ces.registry import ExecutorRegistry
+from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.errors import KernelStartError
 from tests.support.containers import IMAGE
 from tests.support.docker_engine import PrivateEngine
-from tests.support.executions import run
+from tests.support.executions import LIMIT_SECONDS, run
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a second engine"),
@@ -112,6 +113,36 @@ def test_code_goes_on_when_only_the_engine_dies(
     assert killed.status is ExecutionStatus.TIMEOUT
     assert killed.death is not None
     assert killed.death.cause == "engine_gone"
+
+
+def test_a_shell_ends_with_its_engine_and_outlives_one_that_is_killed(
+    on_own_engine: Environment, own_engine: PrivateEngine
+) -> None:
+    def count_and(number: signal.Signals) -> ExecutionResult:
+        def end_the_engine(_stream: str, text: str) -> None:
+            if text.startswith("1\n"):
+                own_engine.signal(number)
+
+        code = "for number in $(seq 20); do echo $number; sleep 0.1; done"
+        result = executor.execute(code, on_output=end_the_engine, timeout=LIMIT_SECONDS)
+        own_engine.wait_until_ended()
+        return result
+
+    with ExecutorRegistry(on_own_engine, "s1") as registry:
+        executor = registry.get("bash")
+        outlived = count_and(signal.SIGKILL)
+        own_engine.start(*OPTIONS)  # which ends what it finds running
+        ended = count_and(signal.SIGTERM)
+        refused = executor.execute("echo")
+        own_engine.start(*OPTIONS)
+        again = executor.execute("echo back", timeout=LIMIT_SECONDS)
+
+    assert "".join(outlived.stdout).split() == [str(number) for number in range(1, 21)]
+    assert ended.status is ExecutionStatus.DIED
+    assert ended.death is not None
+    assert ended.death.cause in ("signal", "engine_gone")
+    assert (refused.error or "").startswith("exec: Cannot reach Docker")
+    assert again.stdout == ["back\n"]
 
 
 def test_what_an_absent_engine_could_not_remove_is_removed_later(

@@ -16,11 +16,12 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import LateOutput, StatusChanged
 from taskweaver_ext.ces.kernel_runtime.spawner import FRAME
 from taskweaver_ext.ces.kernels.container_description import ContainerSettings
+from taskweaver_ext.ces.kernels.container_life import ContainerLife
 from taskweaver_ext.ces.kernels.container_limits import ContainerLimits
 from taskweaver_ext.ces.kernels.container_spawner import SpawnerClient, SpawnerLostError
 from taskweaver_ext.ces.languages import Language
 from taskweaver_ext.ces.registry import ExecutorRegistry
-from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus, KernelDeath
 from tests.support.containers import container_environment, container_of
 from tests.support.executions import LIMIT_SECONDS, run, wait_until
 
@@ -254,18 +255,34 @@ def test_a_kernel_that_ends_takes_the_shell_with_it_and_that_is_said(
     assert not result.variables_survived
 
 
+@pytest.mark.parametrize("fresh", SHELL_AND_PROGRAM)
 def test_nothing_is_sent_into_a_container_that_is_known_to_be_dead(
-    own: ExecutorRegistry, contained: Environment, docker_client: DockerClient
+    own: ExecutorRegistry,
+    contained: Environment,
+    docker_client: DockerClient,
+    monkeypatch: pytest.MonkeyPatch,
+    fresh: bool,
 ) -> None:
-    execute(own, "kept=kept")
+    execute(own, "kept=kept", fresh=fresh)
+    somebody_else_knows = threading.Event()
+    find_death = ContainerLife.death
+
+    def find_death_late(life: ContainerLife, wait_seconds: float = 1.0) -> KernelDeath | None:
+        """The kernel's reader is the last to learn of the end."""
+        if threading.current_thread().name.startswith("taskweaver-reader-"):
+            assert somebody_else_knows.wait(LIMIT_SECONDS)
+        somebody_else_knows.set()
+        return find_death(life, wait_seconds)
+
     with contained.programs("s1") as site:
+        monkeypatch.setattr(ContainerLife, "death", find_death_late)
         container_of(docker_client).kill()
         wait_until(lambda: site._life.is_over)  # type: ignore[attr-defined]
 
-    result = execute(own, "echo $kept")
+    result = execute(own, "echo $kept", fresh=fresh)
 
     assert result.status is ExecutionStatus.SUCCESS
-    assert "its container ended: killed by SIGKILL" in result.notices[0].message
+    assert fresh or "its container ended: killed by SIGKILL" in result.notices[0].message
 
 
 def test_a_pause_is_told_and_the_command_goes_on(
