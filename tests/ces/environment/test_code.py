@@ -46,6 +46,17 @@ def test_code_of_all_kinds_runs(environment: Environment, code: str, output: str
         assert result.output == output
 
 
+def test_replies_leave_on_the_thread_that_owns_their_socket(environment: Environment) -> None:
+    code = """
+import threading
+kernel = get_ipython().kernel
+has_thread = isinstance(getattr(kernel, "shell_channel_thread", None), threading.Thread)
+has_thread == bool(getattr(kernel, "_supports_kernel_subshells", False))
+"""
+
+    assert environment.execute_code("s1", code).output == "True"
+
+
 def test_an_error_is_a_plain_traceback(environment: Environment) -> None:
     result = environment.execute_code("s1", "def f(): return 1 / 0\nf()")
 
