@@ -48,7 +48,11 @@ class SessionEventEmitter(EventDispatcher):
         if self.current_round_id is not None:
             raise SessionError(f"Round {self.current_round_id!r} has not ended yet.")
         self.current_round_id = round_id
-        self._emit_round_event(RoundEventType.round_start, "Round started")
+        try:
+            self._emit_round_event(RoundEventType.round_start, "Round started")
+        except BaseException:  # Ctrl-C in a handler must not keep the next round from starting
+            self.current_round_id = None
+            raise
 
     def end_round(self, round_id: RoundId) -> None:
         """Say that the round ended.

@@ -321,15 +321,18 @@ class Session:
             if raises:
                 raise
         finally:
-            self._save(chat_round)
-            self.emitter.end_round(chat_round.id)
+            try:
+                self._save(chat_round)
+            finally:
+                self.emitter.end_round(chat_round.id)
 
     def _save(self, chat_round: Round) -> None:
         path = self.session_dir / f"{self.session_id}_{chat_round.id}.json"
         try:
             text = json.dumps(chat_round.to_dict(), ensure_ascii=False, indent=1, default=str)
             path.write_text(text, encoding="utf-8", errors="replace")
-        except OSError as error:
+        except (OSError, TypeError, ValueError, RecursionError) as error:
+            # A disk may be full, and attachments of roles of one's own hold anything.
             _logger.warning("Round %s cannot be kept in %s: %s", chat_round.id, path, error)
 
     def _emit(self, kind: SessionEventType, message: str) -> None:

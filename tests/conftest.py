@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import threading
 import time
@@ -19,6 +20,16 @@ GONE_SECONDS = 10.0
 """How long what a test started may take to be gone after its end."""
 
 _folders_made: list[str] = []
+
+# Whoever started us may have had them ignored (`nohup`, or `&` in a script), and so would
+# everything that tests start.
+for _number, _handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGTERM, signal.SIG_DFL),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 
 def _remember_folder(event: str, arguments: tuple[object, ...]) -> None:

@@ -730,6 +730,19 @@ def test_an_interrupt_while_a_round_ends_leaves_the_next_one_possible() -> None:
     assert emitter.current_round_id == "round-2"
 
 
+def test_an_interrupt_while_a_round_starts_leaves_the_next_one_possible() -> None:
+    emitter = SessionEventEmitter()
+
+    def interrupt(event: TaskWeaverEvent) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), emitter.subscribe(Recorder(interrupt)):
+        emitter.start_round(ROUND)
+
+    emitter.start_round(RoundId("round-2"))
+    assert emitter.current_round_id == "round-2"
+
+
 def test_a_handler_is_unregistered_when_its_block_fails() -> None:
     emitter = SessionEventEmitter()
     recorder = Recorder()

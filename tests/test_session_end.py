@@ -108,6 +108,13 @@ class Silent(Role):
     def reply(self, memory):
         return None
 
+class Odd(Role):
+    def reply(self, memory):
+        post = self.context.emitter.create_post_proxy(self.alias)
+        post.update_attachment("kept nowhere", "text", extra={(1, 2): "no key of JSON"})
+        post.update_send_to("User")
+        return post.end()
+
 class Clinging(Role):
     def reply(self, memory):
         raise KeyError("a mistake of its author")
@@ -163,3 +170,12 @@ def test_a_session_that_was_stopped_is_not_found_again(tmp_path: Path) -> None:
         session.stop()
 
         assert app.get_session("mine") is not session
+
+
+def test_a_round_that_cannot_be_kept_leaves_the_session_usable(tmp_path: Path) -> None:
+    with TaskWeaverApp(tmp_path, {"session.roles": ["own"]}) as app:
+        session = _session_with(app, tmp_path, "Odd")
+
+        states = [session.send_message("go").state for _ in range(2)]
+
+        assert states == ["finished", "finished"]

@@ -6,6 +6,7 @@ while that holds a lock; a call that takes locks must not be made from there.
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import signal
@@ -21,6 +22,8 @@ EXIT_INTERRUPTED = 130
 _STUCK_SECONDS = 5.0
 """How long the cleaning up may take after a signal that nobody was there to hear."""
 _STDERR = 2
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,10 @@ class SignalWatch:
             if (listener := self._listener) is None:
                 seconds = _STUCK_SECONDS
             else:
-                listener.on_signal(number)
+                try:
+                    listener.on_signal(number)
+                except Exception:  # noqa: BLE001 - the next signal must still be heard
+                    _log.exception("signal %d could not be acted on", number)
                 seconds = listener.no_effect_after_seconds
                 on_no_effect = listener.on_no_effect
 

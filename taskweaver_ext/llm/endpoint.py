@@ -77,4 +77,5 @@ def check_address(api_base: str) -> SplitResult:
 
 def _first_words(error: ValueError) -> str:
     """Say what is wrong without the value, which libraries quote at the end."""
-    return str(error).partition(":")[0].partition("'")[0].strip()
+    words = str(error).partition(":")[0].partition("'")[0].strip()
+    return words or "its host is neither a name nor a number"

@@ -21,7 +21,7 @@ class Cancellation:
     """Carry a wish to stop from any thread to what a session is doing.
 
     Threads:
-        `request` is for any thread, the rest for the one that runs the round.
+        `request` and `stopping` are for any thread, the rest for the one that runs the round.
         `_lock` guards all state and is not held while something is stopped.
     """
 

@@ -9,12 +9,17 @@ import threading
 
 import pytest
 
+from taskweaver_ext.cli import signal_watch
 from taskweaver_ext.cli.signal_watch import EXIT_INTERRUPTED, SignalWatch
 
 LIMIT_SECONDS = 60.0
 
 
-def test_a_signal_before_anybody_listens_is_a_keyboard_interrupt_once() -> None:
+def test_a_signal_before_anybody_listens_is_a_keyboard_interrupt_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(signal_watch, "_STUCK_SECONDS", LIMIT_SECONDS)
+
     with SignalWatch() as signals:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
@@ -38,6 +43,25 @@ def test_listeners_are_called_on_a_thread_of_their_own() -> None:
         assert had_no_effect.wait(LIMIT_SECONDS)
 
     assert heard == [(signal.SIGTERM, "taskweaver-signals")]
+
+
+def test_a_listener_that_fails_hears_the_next_signal(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[int] = []
+    has_heard_both = threading.Event()
+
+    def listen(number: int) -> None:
+        heard.append(number)
+        if len(heard) == 2:
+            has_heard_both.set()
+        raise OSError("the engine is gone")
+
+    with SignalWatch() as signals:
+        signals.pass_to(listen, lambda: None, LIMIT_SECONDS)
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+        assert has_heard_both.wait(LIMIT_SECONDS)
+
+    assert "the engine is gone" in caplog.text
 
 
 def test_a_signal_that_was_ignored_stays_ignored() -> None:

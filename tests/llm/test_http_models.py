@@ -455,7 +455,7 @@ def test_a_cancel_from_another_thread_ends_a_blocked_read(protocol: Protocol) ->
             thread.join()
 
         assert caught.value.received == "half"
-        assert elapsed < 1, "the limit is 10 s; only the cancel can have ended the wait"
+        assert elapsed < 8, "the limit is 10 s; only the cancel can have ended the wait"
         assert server.client_left.wait(WAIT_SECONDS)
     assert no_model_thread_is_left()
 

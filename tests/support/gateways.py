@@ -27,6 +27,7 @@ from taskweaver_ext.ces.kernels.host import EnvMode
 
 TOKEN = "a-token-for-tests"
 START_SECONDS = 60.0
+INSTALL_SECONDS = 280.0
 
 _ENTERPRISE_PACKAGES = ("jupyter_enterprise_gateway==3.3.0", "setuptools<80")
 """It pins old packages, so it has an environment of its own; its kernels run in ours."""
@@ -172,7 +173,8 @@ def enterprise_gateway() -> GatewayProcess:
 
 def _enterprise_python() -> Path:
     """The interpreter of Enterprise Gateway's environment, which is made once and kept."""
-    folder = Path.home() / ".cache" / "taskweaver-ext-tests" / "enterprise-gateway-3.3.0"
+    name = f"enterprise-gateway-3.3.0-python-{sys.version_info.major}.{sys.version_info.minor}"
+    folder = Path.home() / ".cache" / "taskweaver-ext-tests" / name
     folder.parent.mkdir(parents=True, exist_ok=True)
     python = folder / "bin" / "python"
     with open(folder.with_suffix(".lock"), "w") as lock:
@@ -180,7 +182,7 @@ def _enterprise_python() -> Path:
         if not (folder / "complete").exists():
             venv.create(folder, with_pip=True, clear=True)
             install = [str(python), "-m", "pip", "install", "--quiet", *_ENTERPRISE_PACKAGES]
-            subprocess.run(install, check=True, capture_output=True)
+            subprocess.run(install, check=True, timeout=INSTALL_SECONDS)
             (folder / "complete").touch()
     return python
 

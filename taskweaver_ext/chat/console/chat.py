@@ -62,8 +62,10 @@ class ConsoleChat:
                 self._display.say(WELCOME, color=DIM)
                 self._listen()
             finally:
-                self._display.settle()
-                self._runner.close()
+                try:
+                    self._display.settle()
+                finally:  # also where the terminal is gone
+                    self._runner.close()
         return EXIT_INTERRUPTED if self._runner.is_asked_to_end else EXIT_DONE
 
     def _take_idle_signal(self, number: int) -> None:

@@ -142,12 +142,13 @@ class Display:
     @contextlib.contextmanager
     def showing_above(self, prompt: Prompt) -> Iterator[None]:
         """Show what comes above a prompt for as long as the block lasts."""
-        self.inbox.on_arrival = lambda: prompt.interject(self.show_waiting)
+        # The prompt looks once more when it begins: until then nobody can interrupt it.
+        prompt.on_begin = self.inbox.on_arrival = lambda: prompt.interject(self.show_waiting)
         try:
             self.show_waiting()
             yield
         finally:
-            self.inbox.on_arrival = None
+            prompt.on_begin = self.inbox.on_arrival = None
 
     def say(self, text: str, *, color: str = "") -> None:
         """Show something of our own at once; for the thread that owns the terminal."""

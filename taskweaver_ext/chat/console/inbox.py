@@ -67,13 +67,14 @@ class Inbox(SessionEventHandler):
     """A queue of what is to be shown, bounded in size.
 
     Threads:
-        Any thread puts, the one that owns the terminal takes. `_room` guards
-        `_waiting_chars` and is never held while calling out.
+        Any thread puts, the one that owns the terminal, which makes the inbox,
+        takes. `_room` guards `_waiting_chars` and is never held while calling out.
     """
 
     def __init__(self) -> None:
         self.on_arrival: Callable[[], None] | None = None
         """Called on the thread that puts, while nobody waits in `take`."""
+        self._owner = threading.get_ident()
         self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._room = threading.Condition()
         self._waiting_chars = 0
@@ -81,8 +82,9 @@ class Inbox(SessionEventHandler):
 
     def handle(self, event: TaskWeaverEvent) -> None:
         """Add an event of a session, once there is room for it."""
+        may_wait = threading.get_ident() != self._owner  # who takes would wait for itself
         with self._room:
-            while self._waiting_chars > MAX_WAITING_CHARS and not self._is_closed:
+            while may_wait and self._waiting_chars > MAX_WAITING_CHARS and not self._is_closed:
                 self._room.wait(_LOOK_AGAIN_SECONDS)
             self._waiting_chars += len(event.msg) + _EVENT_CHARS
         self.put(event)

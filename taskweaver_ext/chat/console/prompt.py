@@ -47,6 +47,8 @@ class Prompt:
         self._application: Application[str] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_left = False
+        self.on_begin: Callable[[], None] | None = None
+        """Called on the prompt's thread as soon as a prompt waits."""
         self._lines: PromptSession[str] = PromptSession(
             history=_history(history_path),
             completer=completer,
@@ -120,7 +122,7 @@ class Prompt:
             return
 
         def call() -> None:
-            if application.is_running:
+            if application.is_running and not application.is_done:
                 what(application)
 
         try:
@@ -132,6 +134,8 @@ class Prompt:
         def begin() -> None:
             self._loop = asyncio.get_running_loop()
             self._application = get_app()
+            if self.on_begin is not None:
+                self.on_begin()
             if self._is_left:
                 self.leave()
 

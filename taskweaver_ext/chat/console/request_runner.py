@@ -138,8 +138,8 @@ class RequestRunner:
 
     def close(self) -> None:
         """End the session."""
+        self.display.inbox.close()  # nobody takes any more: let those go who wait for room
         self.session.stop()
-        self.display.inbox.close()
         self.display.transcript.close()
 
     def _use(self, session: ChatSession) -> None:

@@ -20,6 +20,9 @@ from taskweaver_ext.plugins.registry import PluginEntry
 from taskweaver_ext.roles.cancellation import Cancellation
 from taskweaver_ext.roles.code_interpreter.live_output import LiveOutput
 
+_REMEMBERED_POSTS = 1000
+"""Executions whose late output still finds its post."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -29,7 +32,8 @@ class CodeExecutor:
     The kernel starts with the first Python code, in a container with any code, or with `start`.
 
     Threads:
-        `interrupt` is for any thread, the rest for the one that runs the round.
+        `interrupt`, `start`, `update_session_var` and `close` are for any thread, the
+        rest for the one that runs the round.
         `_lock` keeps the kernel from being started twice, and during `close`.
     """
 
@@ -160,6 +164,8 @@ class CodeExecutor:
         name = canonical_name(language)
         execution_id = ExecutionId(post.post.id)
         self._posts[execution_id] = post
+        if len(self._posts) > _REMEMBERED_POSTS:
+            del self._posts[next(iter(self._posts))]
         if name == "python" or self._has_container:  # which is where all other code runs, too
             self.start(post)
         with (

@@ -18,6 +18,7 @@ from taskweaver_ext.chat.console.transcript import Transcript
 from taskweaver_ext.conversation import RoundId
 from taskweaver_ext.event_emitter import SessionEventEmitter
 from taskweaver_ext.text.terminal import strip_terminal
+from tests.support.executions import wait_until
 
 LIMIT_SECONDS = 20.0
 
@@ -124,6 +125,20 @@ def test_what_the_work_raises_reaches_the_caller_and_live_rows_are_gone(
     assert screen.live == []
 
 
+def test_who_owns_the_terminal_does_not_wait_for_itself(
+    display: Display, emitter: SessionEventEmitter, screen: RecordingScreen
+) -> None:
+    post = emitter.create_post_proxy("User")
+
+    for _ in range(8):
+        post.emit_execution_output("stdout", "x" * (MAX_WAITING_CHARS // 2))
+    post.emit_execution_output("stdout", "\nthe end\n")
+    display.show_waiting()
+
+    assert display.inbox.take(0) is None
+    assert screen.updates
+
+
 def test_a_terminal_that_stands_still_holds_back_the_writer(
     display: Display, emitter: SessionEventEmitter
 ) -> None:
@@ -139,7 +154,8 @@ def test_a_terminal_that_stands_still_holds_back_the_writer(
 
     writer = threading.Thread(target=flood)
     writer.start()
-    is_done.wait(0.5)
+    wait_until(lambda: display.inbox._waiting_chars > MAX_WAITING_CHARS)
+    is_done.wait(0.2)
     held_back_after = len(sent)
     display.run(lambda: is_done.wait(LIMIT_SECONDS), unwanted)
     writer.join(LIMIT_SECONDS)
