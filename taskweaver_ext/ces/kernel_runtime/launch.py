@@ -86,7 +86,10 @@ class Kernel(IPythonKernel):
 
     @property
     def _supports_kernel_subshells(self) -> bool:
-        """Whether replies go through the thread that hands requests on: behind a gateway only."""
+        """Whether requests came by the thread that hands them on, as behind a gateway.
+
+        Replies must go back that way: two threads may not use one socket.
+        """
         return bool(getattr(self, "shell_channel_thread", None))
 
     async def do_execute(self, *args: Any, **named: Any) -> dict[str, Any]:

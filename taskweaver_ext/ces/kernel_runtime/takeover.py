@@ -44,7 +44,7 @@ class PublishingSocket(MessageSocket):
 
 
 class GatewayKernel(Kernel):
-    """Our kernel, for a gateway, which wants to know whether it is busy."""
+    """Our kernel, in a process that somebody else started and a gateway looks after."""
 
     def _publish_status(self, *args: Any, **named: Any) -> None:
         """As ipykernel does: an idle kernel may be put away, a busy one not."""

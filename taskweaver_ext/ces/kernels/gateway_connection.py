@@ -93,6 +93,7 @@ class GatewayConnection:
         self._too_long: ExecuteRequest | None = None
         self._answer: str | None = None
         self._is_interrupted = False
+        self._has_started = False
         self._latest_ordinal = 0
         self._resend_id = ""
         self._asked_at = 0.0
@@ -123,7 +124,7 @@ class GatewayConnection:
             self.wake()
             return
         self._request = request
-        self._is_interrupted = False
+        self._is_interrupted = self._has_started = False
         self._look_later(_LOOK_SECONDS[0])
         self._send_request(request)
 
@@ -249,12 +250,17 @@ class GatewayConnection:
         return line.fileno() in self._poll(wait_until - time.monotonic(), line)
 
     def _look_if_silent(self) -> None:
-        """A kernel that somebody else has ended may say nothing, and its gateway neither."""
+        """Silence may mean that code takes its time, or that somebody else has ended the kernel,
+        or that what was said has been lost without a sign."""
         if self._request is None or time.monotonic() < self._look_at:
             return
         self._look_later(min(2 * self._look_pause, _LOOK_SECONDS[1]))
         if not self._is_known():
             self.mark_gone("the gateway does not know it any more")
+            return
+        self._ask_for_the_missing()
+        if not self._has_started:
+            self._send_request(self._request)  # one that it has already is not run twice
 
     def _look_later(self, pause: float) -> None:
         self._look_pause = pause
@@ -284,7 +290,6 @@ class GatewayConnection:
         return bool(poller.poll(0))
 
     def _take(self, message: GatewayMessage) -> Iterator[Received]:
-        self._look_later(_LOOK_SECONDS[0])
         content = message.content
         if message.message_type == FRAMES:
             yield from self._take_frames(content, message.buffer)
@@ -308,6 +313,7 @@ class GatewayConnection:
         self._received += len(fresh)
         if fresh:
             self._answer = None
+            self._look_later(_LOOK_SECONDS[0])
         self.ending = content.get("ending", {} if fresh else self.ending)
         for received in self._frames.feed(fresh):
             self._note(received)
@@ -321,6 +327,7 @@ class GatewayConnection:
             case ExecutionEnded(ordinal=self._latest_ordinal):
                 self._request = None
             case MessageReceived(ordinal=self._latest_ordinal, message_type="started"):
+                self._has_started = True
                 if self._is_interrupted:
                     self._send_interrupt()  # the one before came too early to be heeded
 

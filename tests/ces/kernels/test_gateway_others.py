@@ -17,6 +17,8 @@ import pytest
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.gateway import GatewayKernelHost
+from taskweaver_ext.ces.kernels.gateway_connection import GatewayConnection
+from taskweaver_ext.ces.kernels.host import ExecuteRequest
 from taskweaver_ext.ces.kernels.tracing import LOGGER_NAME
 from taskweaver_ext.ces.results import ExecutionStatus
 from tests.support.executions import LIMIT_SECONDS, has_ended, run, wait_until
@@ -156,6 +158,38 @@ handlers["shutdown_request"] = lambda *_: signal.raise_signal(signal.SIGKILL)
     assert missed.status is ExecutionStatus.DIED
     assert "does not know it any more" in (missed.error or "")
     assert environment.execute_code("s1", "6 * 7").output == "42"
+
+
+def test_a_request_that_was_lost_without_a_sign_is_sent_again(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = environment._session("s1")._kernel
+    assert kernel is not None
+    assert isinstance(kernel.connection, GatewayConnection)
+    send = kernel.connection._send_request
+    lost: list[ExecuteRequest] = []
+
+    def lose_the_first(request: ExecuteRequest) -> None:
+        if lost:
+            send(request)
+        else:
+            lost.append(request)
+
+    monkeypatch.setattr(kernel.connection, "_send_request", lose_the_first)
+    environment.execute_code("s1", "count = globals().get('count', 0) + 1", timeout=30)
+
+    assert lost
+    assert environment.execute_code("s1", "count").output == "1"
+
+
+def test_replies_go_by_the_thread_that_has_the_socket(environment: Environment) -> None:
+    code = """
+kernel = get_ipython().kernel
+has_thread = getattr(kernel, "shell_channel_thread", None) is not None
+getattr(kernel, "_supports_kernel_subshells", False) is has_thread
+"""
+
+    assert environment.execute_code("s1", code).output == "True"
 
 
 def test_a_gateway_that_is_killed_is_noticed_soon(tmp_path: Path) -> None:
