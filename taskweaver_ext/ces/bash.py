@@ -156,6 +156,8 @@ class BashProcess:
             data = os.read(self.reports, _READ_BYTES)
         except BlockingIOError:
             return
+        except ConnectionError:
+            data = b""  # it comes from elsewhere, and the line has broken
         self.is_listening = bool(data)
         *lines, rest = (self._unread + data).split(b"\n")
         self._unread = rest[-_LONGEST_LINE:]

@@ -94,7 +94,7 @@ class KernelSession:
     @property
     def idle_since(self) -> float | None:
         """Since when the kernel has nothing to do; None while it is busy, or there is none."""
-        return self._idle_since
+        return None if self._program_count else self._idle_since
 
     @property
     def has_kernel(self) -> bool:
@@ -174,15 +174,15 @@ class KernelSession:
         with self._turn:
             self._turn_holder = threading.get_ident()
             self._idle_since = None
-            if self._record is not None:
-                self._record.begin_use()
+            if (record := self._record) is not None:  # which `stop` may take away meanwhile
+                record.begin_use()
             try:
                 yield
             finally:
                 self._turn_holder = 0
                 self._last_used_at = time.time()
-                if self._record is not None:
-                    self._record.end_use()
+                if (record := self._record) is not None:
+                    record.end_use()
                 if self._has_room:
                     self._idle_since = time.monotonic()
         self._keeper.became_idle()
@@ -275,7 +275,7 @@ class KernelSession:
             self._keeper.became_idle()
 
     def _begin_programs(self) -> ProgramSite:
-        for _ in range(self._max_deaths_in_a_row):
+        for _ in range(self._max_deaths_in_a_row + 1):
             with self._lock:
                 site = _programs_of(self._kernel)
                 if site is not None and self._reader is not None and self._reader.death is None:

@@ -124,7 +124,7 @@ class ProcessExecutor:
                 code=code,
                 cwd=folder,
                 environment=self._sites.environment({**self._env, **(env or {})}),
-                stdin=stdin.encode() if isinstance(stdin, str) else stdin,
+                stdin=stdin.encode("utf-8", "surrogatepass") if isinstance(stdin, str) else stdin,
                 limits=self._limits,
                 timeout=self._default_timeout if timeout is None else timeout,
                 max_output_bytes=self._max_output_bytes,

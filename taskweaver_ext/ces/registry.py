@@ -268,10 +268,8 @@ class ExecutorRegistry:
         """
         self._given_folder = GivenFolder(folder)
         self._folder = self._given_folder.path
-        self._own_audit = (
-            AuditLog(self._folder / "audit.jsonl", who=session_id) if audit is None else None
-        )
-        self._audit = audit or self._own_audit or AuditLog(self._folder / "audit.jsonl")
+        self._owns_audit = audit is None
+        self._audit = audit or AuditLog(self._folder / "audit.jsonl", who=session_id)
         self._environment = environment
         self._session: SessionUse | None = None
         if environment is not None:
@@ -328,8 +326,8 @@ class ExecutorRegistry:
             executor.close()
         if self._session is not None:
             self._session.close()
-        if self._own_audit is not None:
-            self._own_audit.close()
+        if self._owns_audit:
+            self._audit.close()
         self._given_folder.close()
 
     def __enter__(self) -> Self:

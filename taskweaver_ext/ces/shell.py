@@ -111,7 +111,7 @@ class ShellExecutor:
             command = ShellCommand(
                 run=run,
                 code=code,
-                stdin=stdin.encode() if isinstance(stdin, str) else stdin,
+                stdin=stdin.encode("utf-8", "surrogatepass") if isinstance(stdin, str) else stdin,
                 timeout=timeout,
             )
             try:

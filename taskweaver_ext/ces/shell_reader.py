@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
 import select
@@ -32,7 +33,12 @@ from taskweaver_ext.errors import TaskWeaverError
 
 _LINGER_SECONDS = 0.05
 """How long others may go on writing to a command's result once the command has ended."""
+_START_SECONDS = 2.0
+"""How long a wish to stop waits for bash to begin with the command."""
 _STATE = "its directory, variables, functions and aliases"
+_NEVER = float("inf")
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +118,8 @@ class ShellReader(threading.Thread):
             while (command := self._next_command()) is not None:
                 try:
                     self._serve(command)
+                except Exception:  # noqa: BLE001 - the next command must still be served
+                    _log.exception("a shell command failed in our own hands")
                 finally:  # a mistake of ours must not leave the caller waiting
                     with self._lock:
                         self._current = None
@@ -242,17 +250,22 @@ class ShellReader(threading.Thread):
         """Read until the command has ended; stop it when asked to, or at the deadline."""
         self._outputs.append(output)
         stopping: CommandStop | None = None
+        give_up_at = _NEVER  # waiting for a bash that does not even begin
         while sent.exit_code is None and not self._has_bash_ended:
             if stopping is None:
                 self._decide_to_stop(command, deadline)
-                if command.stop_reason is not None and sent.has_started:
+                if command.stop_reason is not None:
+                    give_up_at = min(give_up_at, time.monotonic() + _START_SECONDS)
+                can_wait = command.stop_reason != "kill" and time.monotonic() < give_up_at
+                if command.stop_reason is not None and (sent.has_started or not can_wait):
                     stopping = CommandStop(bash, sent)
                     command.run.say(
                         StatusChanged(execution_id=command.run.id, status="interrupting")
                     )
             if stopping is not None:
                 stopping.take_next_step(is_kill=command.stop_reason == "kill")
-            self._wait(sent, stopping.next_step_at if stopping is not None else deadline)
+            until = deadline if give_up_at == _NEVER else give_up_at
+            self._wait(sent, stopping.next_step_at if stopping is not None else until)
         if stopping is None:
             command.stop_reason = None  # it came too late
         else:

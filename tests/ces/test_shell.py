@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from taskweaver_ext.ces.bash import BashProcess
 from taskweaver_ext.ces.events import ExecutionEvent, LateOutput, StatusChanged
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus, StreamName
 from taskweaver_ext.ces.shell import ShellExecutor
@@ -523,3 +525,31 @@ def test_commands_from_many_threads_run_one_after_another(shell: ShellExecutor) 
         thread.join(LIMIT_SECONDS)
 
     assert output_of(shell, "echo $count") == "10\n"
+
+
+def test_a_bash_that_stands_still_does_not_keep_a_command_from_ending(
+    shell: ShellExecutor,
+) -> None:
+    pid = int(output_of(shell, "echo $$"))
+    os.kill(pid, signal.SIGSTOP)
+
+    result = run(shell, "echo never", timeout=0.2)
+
+    assert result.status is ExecutionStatus.TIMEOUT
+    assert output_of(shell, "echo again") == "again\n"
+
+
+def test_a_failure_of_ours_leaves_the_shell_usable(
+    shell: ShellExecutor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BashProcess, "send", fail)
+        result = run(shell, "echo never")
+
+    assert result.status is ExecutionStatus.ERROR
+    assert "EIO" in (result.error or "")
+    assert "a mistake of ours" in caplog.text
+    assert output_of(shell, "echo again") == "again\n"

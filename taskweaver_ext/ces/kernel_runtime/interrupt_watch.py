@@ -95,6 +95,10 @@ class InterruptWatch:
         except BlockingIOError:
             return b""
 
+    def is_calling(self) -> bool:
+        """Whether this is the thread that sends signals again."""
+        return threading.get_ident() == self._thread.ident
+
     def _send_again(self) -> None:
         if self.loop is not None:
             with contextlib.suppress(RuntimeError):  # it has been closed

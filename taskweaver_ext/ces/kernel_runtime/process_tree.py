@@ -12,6 +12,7 @@ Works on this machine and, sent along with the rest of this folder, in container
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -130,10 +131,15 @@ def signal_processes(
     try:
         for process in processes:
             with contextlib.suppress(OSError):  # it ended, is a thread, or is not ours to end
-                descriptor = os.pidfd_open(process.pid)
-                descriptors.append(descriptor)
+                descriptor = _open_process(process.pid)
+                if descriptor is not None:
+                    descriptors.append(descriptor)
                 now = look_at(process.pid)
-                if now is not None and now.start_ticks == process.start_ticks:
+                if now is None or now.start_ticks != process.start_ticks:
+                    continue  # its number is another's by now
+                if descriptor is None:
+                    os.kill(process.pid, number)
+                else:
                     signal.pidfd_send_signal(descriptor, number)
         for descriptor in descriptors if wait_seconds else ():
             poller = select.poll()
@@ -142,6 +148,18 @@ def signal_processes(
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def _open_process(pid: int) -> int | None:
+    """A descriptor of a process; None where the system has none, or a sandbox refuses it."""
+    try:
+        return os.pidfd_open(pid)
+    except AttributeError:
+        return None
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.EPERM):
+            return None
+        raise
 
 
 def look_at(pid: int) -> ProcessSeen | None:

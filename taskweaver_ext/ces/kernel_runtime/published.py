@@ -42,7 +42,7 @@ class PublishedFrames(FrameSender):
     """Frames as messages, with receipts.
 
     Threads:
-        `_sending` is what `_lock` guards in the base class. `_guard` guards
+        `_rest` is what `_lock` guards in the base class. `_guard` guards
         everything about what has been received, which the control thread
         changes; it is never held while waiting.
     """
@@ -87,9 +87,15 @@ class PublishedFrames(FrameSender):
         if threading.get_ident() == self._control_thread:
             return
         deadline = time.monotonic() + _SETTLE_SECONDS
-        with self._guard:
-            self._receipts = 0
-            self._publish(self._sent, b"", wants_receipt=True, ending=ending)
+
+        def ask_for_receipt() -> bytes:
+            with self._guard:
+                self._receipts = 0
+                self._publish(self._sent, b"", wants_receipt=True, ending=ending)
+            return b""
+
+        # Within `send_all`: a signal handler that prints in the middle must not wait for us.
+        self.send_all(ask_for_receipt)
         while (self._kept or not self._receipts) and time.monotonic() < deadline:
             self._wait_for_receipt(int((deadline - time.monotonic()) * 1000))
 

@@ -80,7 +80,7 @@ class Runtime:
         # Also for who means the real ones: on their own they would overtake what was printed.
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = self.stdout, self.stderr  # type: ignore[misc, assignment]
         os.register_at_fork(before=self.queue.children_may_start, after_in_child=self._in_child)
-        self._settle_before(os, "_exit", lambda code: {"exit_code": code})
+        self._settle_before(os, "_exit", lambda status: {"exit_code": status})
         self._settle_before(os, "abort", lambda: {"signal": signal.SIGABRT})
         self._flush_before_writes()
         sys.addaudithook(self._notice)
@@ -230,17 +230,21 @@ class Runtime:
         if event in _STARTS_A_CHILD:
             if os.getpid() == self._kernel_pid:
                 self.queue.children_may_start()
-        elif event in _MAY_END_US and os.getpid() == self._kernel_pid:
+        elif (
+            event in _MAY_END_US
+            and os.getpid() == self._kernel_pid
+            and not self._interrupt_watch.is_calling()
+        ):
             is_read = event == "ctypes.string_at"
             self.queue.settle({"signal": signal.SIGSEGV if is_read else int(args[1])})
 
     def _settle_before(self, module: Any, name: str, ending: Callable[..., Any]) -> None:
         plain = getattr(module, name)
 
-        def settled(*args: Any) -> None:
+        def settled(*args: Any, **named: Any) -> None:
             if os.getpid() == self._kernel_pid:
-                self.queue.settle(ending(*args))
-            plain(*args)
+                self.queue.settle(ending(*args, **named))
+            plain(*args, **named)
 
         setattr(module, name, settled)
 

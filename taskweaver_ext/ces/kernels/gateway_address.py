@@ -43,8 +43,8 @@ def read_address(text: str) -> GatewayAddress:
     try:
         parts = urlsplit(text)
         has_port = parts.port != 0
-    except ValueError as error:
-        raise _no_address(shown) from error
+    except ValueError:
+        raise _no_address(shown) from None  # its words may hold a password
     if parts.scheme not in ("http", "https") or not parts.hostname or not has_port:
         raise _no_address(shown)
     if "@" in parts.netloc:

@@ -242,8 +242,8 @@ class GatewayConnection:
         if line.has_more_than_the_socket_shows():
             return True
         line.acknowledge_quickly()
-        if line.fileno() in self._poll(0.0, line):
-            return True
+        if ready := self._poll(0.0, line):
+            return line.fileno() in ready
         next_ping = line.keep_alive()
         self._ask_again_if_unanswered()
         wait_until = next_ping if deadline is None else min(next_ping, deadline)
@@ -427,7 +427,9 @@ class GatewayConnection:
     def _receive_the_last(self) -> Iterator[Received]:
         """The kernel is gone: give what it had said."""
         try:
-            while self._line is not None and self._is_readable(self._line):
+            while self._line is not None and (
+                self._line.has_more_than_the_socket_shows() or self._is_readable(self._line)
+            ):
                 yield from self._read(self._line)
         except ConnectionError:
             pass  # as expected
