@@ -111,16 +111,8 @@ def _open_new(path: Path) -> int:
 
 def sessions_of_this_user(folders: Path = PRIVATE_FOLDERS) -> list[SessionInfo]:
     """The sessions with kernels of all processes of this user, oldest first."""
-    found = (info for info, _folder in _read_records(folders))
+    found = _read_records(folders)
     return sorted(found, key=lambda info: info.created_at)
-
-
-def remove_stale_folders(folders: Path = PRIVATE_FOLDERS) -> list[Path]:
-    """Remove what programs left behind that were killed; returns the folders."""
-    stale = [folder for info, folder in _read_records(folders) if info.state == "stale"]
-    for folder in stale:
-        shutil.rmtree(folder, ignore_errors=True)
-    return stale
 
 
 def memory_of(pid: int | None) -> int | None:
@@ -134,13 +126,12 @@ def memory_of(pid: int | None) -> int | None:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _read_records(folders: Path) -> Iterator[tuple[SessionInfo, Path]]:
+def _read_records(folders: Path) -> Iterator[SessionInfo]:
     for path in folders.glob(f"{PREFIX}*/{_RECORD}"):
         # A folder that somebody else made may say anything, and another may be gone already.
         with contextlib.suppress(OSError, ValueError, TypeError):
             if path.stat(follow_symlinks=False).st_uid == os.getuid():
-                info = _look_again(json.loads(path.read_text()), path.with_name(_STATE))
-                yield info, path.parent
+                yield _look_again(json.loads(path.read_text()), path.with_name(_STATE))
 
 
 def _look_again(content: dict[str, object], state: Path) -> SessionInfo:

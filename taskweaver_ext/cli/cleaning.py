@@ -8,7 +8,6 @@ from taskweaver_ext import config
 from taskweaver_ext.ces.kernels.container_engine import EngineError, shared_engine
 from taskweaver_ext.ces.kernels.container_leftovers import remove_leftovers
 from taskweaver_ext.ces.owned_folders import remove_abandoned_folders
-from taskweaver_ext.ces.session_info import remove_stale_folders
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,5 +27,5 @@ def clean() -> Cleaning:
         done.containers = remove_leftovers(shared_engine(config.docker_host()))
     except EngineError as error:
         done.problem = str(error)
-    done.folders = sorted(map(str, (*remove_abandoned_folders(), *remove_stale_folders())))
+    done.folders = sorted(map(str, remove_abandoned_folders()))
     return done

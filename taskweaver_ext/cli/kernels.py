@@ -8,11 +8,8 @@ from dataclasses import asdict
 
 import click
 
-from taskweaver_ext.ces.session_info import (
-    SessionInfo,
-    remove_stale_folders,
-    sessions_of_this_user,
-)
+from taskweaver_ext.ces.owned_folders import remove_abandoned_folders
+from taskweaver_ext.ces.session_info import SessionInfo, sessions_of_this_user
 
 _HEADINGS = ("SESSION", "HOST", "STATE", "PID", "MEMORY", "AGE", "LAST USE", "OWNER", "FOLDER")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -28,7 +25,7 @@ def command(as_json: bool, clean: bool) -> None:
     A stale one is what a program left behind that was killed; its kernel has ended with it.
     """
     if clean:
-        click.echo(f"removed: {len(remove_stale_folders())}", err=True)
+        click.echo(f"removed: {len(remove_abandoned_folders())}", err=True)
     sessions = sessions_of_this_user()
     if as_json:
         click.echo(json.dumps([asdict(session) for session in sessions], indent=2))

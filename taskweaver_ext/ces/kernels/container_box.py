@@ -177,9 +177,9 @@ class ContainerBox:
         if self._folder_watch is not None:
             self._folder_watch.stop()
         self.life.kill()
-        self.life.close()
         if self._programs is not None:
             self._programs.close()
+        self.life.close()
         self._remove_container()
         if self._cleaning is not None:
             self._cleaning.join()

@@ -276,10 +276,10 @@ class ContainerPrograms:
 
     def _spawner_is_lost(self) -> None:
         """Called on the client's thread; without it nobody could end what it started."""
-        has_ended = self._life.wait_until_over(_END_SECONDS)
         with self._lock:
-            is_closed = self._is_closed
-        if not is_closed and not has_ended:
+            if self._is_closed:
+                return  # it was we who left
+        if not self._life.wait_until_over(_END_SECONDS):
             self._life.kill_because("killed, because the process that starts programs in it ended")
 
     def _inside(self, path: Path) -> str:
