@@ -103,6 +103,7 @@ class StartedProcess:
                 stderr=stderr,
                 pass_fds=pipe[1:],
                 start_new_session=True,
+                preexec_fn=_heed_interrupts if _are_interrupts_ignored() else None,
             )
             lifeline = name_of_pipe(pipe[1]) if pipe else ""
             self.family = ProcessFamily(self.pid, self.mark, started_ticks, lifeline)
@@ -232,3 +233,12 @@ def _out_of_memory_kills() -> int:
     with contextlib.suppress(OSError, ValueError), open("/proc/vmstat", "rb") as file:
         return int(file.read().partition(b"\noom_kill ")[2].split(b"\n", 1)[0])
     return 0
+
+
+def _are_interrupts_ignored() -> bool:
+    """Whether we were started where Ctrl-C is for others, as by `&` in a script."""
+    return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def _heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
