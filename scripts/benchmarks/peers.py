@@ -25,7 +25,7 @@ from taskweaver_ext import Environment
 
 OnText: TypeAlias = Callable[[str], None]
 
-_READY_SECONDS = 120
+_READY_SECONDS = 20
 _SILENCE_SECONDS = 300.0
 _READ_BYTES = 1 << 16
 
@@ -98,10 +98,16 @@ class RawPeer:
 
     def start(self) -> None:
         """Start the kernel and wait for its first reply."""
-        self._manager.start_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self._client = self._manager.blocking_client()
-        self._client.start_channels()
-        self._client.wait_for_ready(timeout=_READY_SECONDS)
+        while True:
+            self._manager.start_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self._client = self._manager.blocking_client()
+            self._client.start_channels()
+            try:
+                self._client.wait_for_ready(timeout=_READY_SECONDS)
+                return
+            except RuntimeError:  # of kernels that start at once, two may get the same port
+                self.stop()
+                self._manager = KernelManager()
 
     def execute(self, code: str, on_text: OnText) -> None:
         """Read the output channel until the kernel is idle, then the reply."""
