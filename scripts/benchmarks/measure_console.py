@@ -29,7 +29,7 @@ _LINES = 1_000_000
 _READY_SECONDS = 60.0
 _SETTLE_SECONDS = 2.5
 """After a key prompt_toolkit wakes up once more, for keys that come as several bytes."""
-_IDLE_SECONDS = 3.0
+_IDLE_SECONDS = 2.0
 
 
 class _CountingScreen(TerminalScreen):

@@ -29,10 +29,10 @@ from scripts.benchmarks.rows import NBCLIENT, OURS, RAW, Row, at_least, at_most,
 
 _KERNELS = 8
 _PRELOADS = ("numpy", "pandas")
-_SPARE_SECONDS = 1.0
+_SPARE_SECONDS = 0.5
 """How long a spare kernel may take to be ready for the next session."""
 _KILL_AFTER_SECONDS = 0.3
-_UNNOTICED_SECONDS = 2.0
+_UNNOTICED_SECONDS = 1.0
 _LOOKING_SECONDS = 1.0
 """How seldom a client may look whether its kernel lives."""
 _MEBIBYTE = 1 << 20
