@@ -8,8 +8,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from taskweaver_ext.ces.audit import AuditLog
 from taskweaver_ext.ces.child_environment import variables_for_programs
@@ -26,6 +25,7 @@ from taskweaver_ext.ces.program_site import LocalSites, ProgramSite, ProgramSite
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.ces.shell import ShellExecutor
+from taskweaver_ext.closing import ClosedByWith
 from taskweaver_ext.errors import KernelDiedError, KernelStartError, SessionError
 
 
@@ -226,7 +226,7 @@ class RefusingExecutor:
         """Nothing is open."""
 
 
-class ExecutorRegistry:
+class ExecutorRegistry(ClosedByWith):
     """The executors of one session: its kernel, its shell, and fresh processes.
 
     Use it as a context manager, or call `close`.
@@ -329,17 +329,6 @@ class ExecutorRegistry:
         if self._owns_audit:
             self._audit.close()
         self._given_folder.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _make(self, name: str, fresh: bool) -> Executor:
         is_configured = name in self._languages
