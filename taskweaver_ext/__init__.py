@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from taskweaver_ext.ces.results import ExecutionStatus as ExecutionStatus
     from taskweaver_ext.ces.results import KernelDeath as KernelDeath
     from taskweaver_ext.ces.results import Notice as Notice
-    from taskweaver_ext.ces.session_info import SessionInfo as SessionInfo
+    from taskweaver_ext.ces.sessions.session_info import SessionInfo as SessionInfo
     from taskweaver_ext.ces.shell import ShellExecutor as ShellExecutor
     from taskweaver_ext.conversation import Attachment as Attachment
     from taskweaver_ext.conversation import AttachmentType as AttachmentType
@@ -92,7 +92,7 @@ _MODULE_OF_NAME = {
     "ExecutionResult": "taskweaver_ext.ces.results",
     "ExecutionStatus": "taskweaver_ext.ces.results",
     "KernelDeath": "taskweaver_ext.ces.results",
-    "SessionInfo": "taskweaver_ext.ces.session_info",
+    "SessionInfo": "taskweaver_ext.ces.sessions.session_info",
     "Attachment": "taskweaver_ext.conversation",
     "AttachmentType": "taskweaver_ext.conversation",
     "Post": "taskweaver_ext.conversation",

@@ -28,7 +28,7 @@ from taskweaver_ext.session import Session, SessionParts
 from taskweaver_ext.session_folders import remove_old_folders
 
 if TYPE_CHECKING:
-    from taskweaver_ext.ces.kernels.container_description import ContainerSettings
+    from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
 
 NO_MODEL = """\
 No model is set, so nobody can answer. Put one of these into taskweaver_config.json:
@@ -293,7 +293,7 @@ def _with_alternative(
 
 def _container_settings(image: str) -> ContainerSettings:
     # Only who runs containers pays for their machinery.
-    from taskweaver_ext.ces.kernels.container_description import ContainerSettings
+    from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
 
     return ContainerSettings(image=image)
 

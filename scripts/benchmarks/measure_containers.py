@@ -17,8 +17,8 @@ from scripts.benchmarks.measure_output import (
 from scripts.benchmarks.peers import OurPeer, Peer, started
 from scripts.benchmarks.rows import LOCAL, OURS, Row, at_least, at_most, interleave
 from taskweaver_ext import Environment, EnvMode
-from taskweaver_ext.ces.kernels.container_engine import EngineError, shared_engine
-from taskweaver_ext.ces.kernels.container_image import DEFAULT_IMAGE, build_image
+from taskweaver_ext.ces.kernels.containers.engine import EngineError, shared_engine
+from taskweaver_ext.ces.kernels.containers.image import DEFAULT_IMAGE, build_image
 from taskweaver_ext.config import docker_host
 
 

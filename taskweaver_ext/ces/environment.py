@@ -1,7 +1,7 @@
 """Environment: the door to kernels.
 
 An environment holds sessions; a session has one kernel at a time, a folder,
-and a working directory. What a session is made of is in `ces/kernel_session.py`.
+and a working directory. What a session is made of is in `ces/sessions/kernel_session.py`.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taskweaver_ext.ces.kernel_keeper import KernelKeeper
-from taskweaver_ext.ces.kernel_session import MAX_DEATHS_IN_A_ROW, KernelSession
-from taskweaver_ext.ces.kernel_source import KernelSource, KernelSourceSettings
 from taskweaver_ext.ces.kernels.execution import OnInput
 from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.kernels.tracing import traced_if_wanted
 from taskweaver_ext.ces.late_output import OnLateOutput
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
-from taskweaver_ext.ces.program_site import ProgramSite
+from taskweaver_ext.ces.programs.site import ProgramSite
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionResult
-from taskweaver_ext.ces.session_folder import SessionFolder
-from taskweaver_ext.ces.session_info import SessionInfo
-from taskweaver_ext.ces.startup_scripts import StartupScripts
+from taskweaver_ext.ces.sessions.kernel_keeper import KernelKeeper
+from taskweaver_ext.ces.sessions.kernel_session import MAX_DEATHS_IN_A_ROW, KernelSession
+from taskweaver_ext.ces.sessions.kernel_source import KernelSource, KernelSourceSettings
+from taskweaver_ext.ces.sessions.session_folder import SessionFolder
+from taskweaver_ext.ces.sessions.session_info import SessionInfo
+from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
 from taskweaver_ext.closing import ClosedByWith
 from taskweaver_ext.errors import SessionError
 
 if TYPE_CHECKING:
-    from taskweaver_ext.ces.kernels.container_description import ContainerSettings
-    from taskweaver_ext.ces.kernels.gateway_api import GatewaySettings
+    from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
+    from taskweaver_ext.ces.kernels.gateways.api import GatewaySettings
 
 
 class Environment(ClosedByWith):

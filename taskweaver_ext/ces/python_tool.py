@@ -14,9 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.owned_folders import GivenFolder
-from taskweaver_ext.ces.python_call import (
+from taskweaver_ext.ces.cells.python_call import (
     SCHEMA,
     Cell,
     PythonCall,
@@ -25,8 +23,10 @@ from taskweaver_ext.ces.python_call import (
     parse_call,
     text_of,
 )
-from taskweaver_ext.ces.running_call import OnCellEvent, RunningCall
-from taskweaver_ext.ces.startup_scripts import module_folders
+from taskweaver_ext.ces.cells.running_call import OnCellEvent, RunningCall
+from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.owned_folders import GivenFolder
+from taskweaver_ext.ces.sessions.startup_scripts import module_folders
 from taskweaver_ext.closing import ClosedByWith
 from taskweaver_ext.errors import KernelDiedError, KernelError, SessionError
 

@@ -13,15 +13,15 @@ from typing import Protocol
 from taskweaver_ext.ces.audit import AuditLog
 from taskweaver_ext.ces.child_environment import variables_for_programs
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.exec_errors import exec_error
 from taskweaver_ext.ces.kernels.execution import END_OF_INPUT, OnInput
 from taskweaver_ext.ces.kernels.host import EnvMode
-from taskweaver_ext.ces.languages import BUILT_IN, Language, canonical_name
 from taskweaver_ext.ces.late_output import OnLateOutput
 from taskweaver_ext.ces.owned_folders import GivenFolder
 from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
-from taskweaver_ext.ces.program import ProgramLimits
-from taskweaver_ext.ces.program_site import LocalSites, ProgramSite, ProgramSites
+from taskweaver_ext.ces.programs.exec_errors import exec_error
+from taskweaver_ext.ces.programs.languages import BUILT_IN, Language, canonical_name
+from taskweaver_ext.ces.programs.program import ProgramLimits
+from taskweaver_ext.ces.programs.site import LocalSites, ProgramSite, ProgramSites
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.ces.shell import ShellExecutor

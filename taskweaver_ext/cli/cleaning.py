@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from taskweaver_ext import config
-from taskweaver_ext.ces.kernels.container_engine import EngineError, shared_engine
-from taskweaver_ext.ces.kernels.container_leftovers import remove_leftovers
+from taskweaver_ext.ces.kernels.containers.engine import EngineError, shared_engine
+from taskweaver_ext.ces.kernels.containers.leftovers import remove_leftovers
 from taskweaver_ext.ces.owned_folders import remove_abandoned_folders
 
 

@@ -19,15 +19,15 @@ from taskweaver_ext.ces.events import (
     OutputProduced,
     StatusChanged,
 )
-from taskweaver_ext.ces.exec_errors import absolute, exec_error, explain_working_directory
 from taskweaver_ext.ces.kernel_runtime.started_process import complaint_about_folder
 from taskweaver_ext.ces.kernels.host import EnvMode
-from taskweaver_ext.ces.languages import BUILT_IN, RUST, TYPESCRIPT, C
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
 from taskweaver_ext.ces.owned_folders import disown_folder, make_owned_folder
 from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
-from taskweaver_ext.ces.program import ProgramLimits
-from taskweaver_ext.ces.program_site import LocalSites, ProgramSites
+from taskweaver_ext.ces.programs.exec_errors import absolute, exec_error, explain_working_directory
+from taskweaver_ext.ces.programs.languages import BUILT_IN, RUST, TYPESCRIPT, C
+from taskweaver_ext.ces.programs.program import ProgramLimits
+from taskweaver_ext.ces.programs.site import LocalSites, ProgramSites
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.cli.run_view import STATUSES_TO_SAY, Completion, JsonView
 from taskweaver_ext.cli.screen import Screen
@@ -249,9 +249,9 @@ def _record_folder() -> Iterator[Path]:
 def _container(cwd: str | None, **sizes: int | None) -> Iterator[ProgramSites]:
     """A container that sees the folder, from the start of the program to our end."""
     # Only who runs containers pays for their machinery.
-    from taskweaver_ext.ces.kernels.container_description import ContainerSettings
-    from taskweaver_ext.ces.kernels.container_limits import ContainerLimits
-    from taskweaver_ext.ces.kernels.container_sites import ProgramContainer
+    from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
+    from taskweaver_ext.ces.kernels.containers.limits import ContainerLimits
+    from taskweaver_ext.ces.kernels.containers.sites import ProgramContainer
 
     folder = absolute(cwd)
     if error := explain_working_directory(folder, complaint_about_folder(str(folder))):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from taskweaver_ext import config
-from taskweaver_ext.ces.kernels.container_engine import EngineGoneError, shared_engine
-from taskweaver_ext.ces.kernels.container_image import (
+from taskweaver_ext.ces.kernels.containers.engine import EngineGoneError, shared_engine
+from taskweaver_ext.ces.kernels.containers.image import (
     DEFAULT_BASE_IMAGE,
     DEFAULT_IMAGE,
     build_image,

@@ -21,7 +21,7 @@ from taskweaver_ext.ces.events import (
     OutputProduced,
     StatusChanged,
 )
-from taskweaver_ext.ces.kernels.container_description import ContainerSettings
+from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
 from taskweaver_ext.ces.registry import Executor, ExecutorRegistry
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.errors import SessionError

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from taskweaver_ext.ces.output_sink import MEMORY_BYTES, OutputRecord, OutputSink
-from taskweaver_ext.ces.process_output import OutputPipe, ReadEnd
+from taskweaver_ext.ces.programs.process_output import OutputPipe, ReadEnd
 from taskweaver_ext.ces.results import StreamName
 from taskweaver_ext.output_batcher import OutputBatcher
 from tests.support.executions import LIMIT_SECONDS

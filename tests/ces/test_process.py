@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from taskweaver_ext.ces.languages import BUILT_IN, CODE, FILE, PROGRAM, RUST, C, Language
 from taskweaver_ext.ces.process import ProcessExecutor
-from taskweaver_ext.ces.program import ProgramLimits
+from taskweaver_ext.ces.programs.languages import BUILT_IN, CODE, FILE, PROGRAM, RUST, C, Language
+from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.errors import SessionError
 from tests.support.cgroups import limited_group

@@ -13,11 +13,16 @@ from typing import Any
 import pytest
 
 from taskweaver_ext.ces import recorded_run
-from taskweaver_ext.ces.display_text import ImageOutput, JsonOutput, MarkdownOutput, StatusOutput
+from taskweaver_ext.ces.cells.display_text import (
+    ImageOutput,
+    JsonOutput,
+    MarkdownOutput,
+    StatusOutput,
+)
+from taskweaver_ext.ces.cells.python_call import Cell, PythonCallResult
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import ExecutionEvent, ExecutionFinished, OutputProduced
 from taskweaver_ext.ces.kernels.host import StartedKernel
-from taskweaver_ext.ces.python_call import Cell, PythonCallResult
 from taskweaver_ext.ces.python_tool import PythonTool
 from taskweaver_ext.ces.results import ExecutionStatus
 from tests.support.executions import LIMIT_SECONDS, has_ended, wait_until

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from taskweaver_ext.ces.bash import BashProcess
 from taskweaver_ext.ces.events import ExecutionEvent, LateOutput, StatusChanged
+from taskweaver_ext.ces.programs.bash import BashProcess
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus, StreamName
 from taskweaver_ext.ces.shell import ShellExecutor
 from taskweaver_ext.errors import SessionError

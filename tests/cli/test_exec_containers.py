@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from taskweaver_ext.ces.kernels.container_description import ContainerSettings
-from taskweaver_ext.ces.kernels.container_engine import Engine
-from taskweaver_ext.ces.kernels.container_image import DEFAULT_IMAGE
-from taskweaver_ext.ces.kernels.container_sites import ProgramContainer
+from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
+from taskweaver_ext.ces.kernels.containers.engine import Engine
+from taskweaver_ext.ces.kernels.containers.image import DEFAULT_IMAGE
+from taskweaver_ext.ces.kernels.containers.sites import ProgramContainer
 from taskweaver_ext.ces.process import ProcessExecutor
 from taskweaver_ext.errors import KernelStartError
 from tests.support.containers import IMAGE, require_engine

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.session_info import sessions_of_this_user
+from taskweaver_ext.ces.sessions.session_info import sessions_of_this_user
 from taskweaver_ext.cli.kernels import command
 from tests.support.executions import kernel_pid, wait_until
 

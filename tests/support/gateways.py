@@ -22,7 +22,7 @@ import httpx
 
 from taskweaver_ext.ces.child_environment import child_environment
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.kernels.gateway_api import GatewaySettings
+from taskweaver_ext.ces.kernels.gateways.api import GatewaySettings
 from taskweaver_ext.ces.kernels.host import EnvMode
 
 TOKEN = "a-token-for-tests"

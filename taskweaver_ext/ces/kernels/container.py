@@ -14,18 +14,18 @@ from dataclasses import dataclass
 
 import zmq
 
-from taskweaver_ext.ces.kernels.container_box import BoxSettings, ContainerBox
-from taskweaver_ext.ces.kernels.container_connection import (
+from taskweaver_ext.ces.kernels.containers.box import BoxSettings, ContainerBox
+from taskweaver_ext.ces.kernels.containers.connection import (
     ContainerConnection,
     KernelLine,
     PublishedPortsLine,
     SharedFolderLine,
 )
-from taskweaver_ext.ces.kernels.container_description import INSIDE_FOLDER, cwd_inside
-from taskweaver_ext.ces.kernels.container_engine import EngineError, EngineGoneError
-from taskweaver_ext.ces.kernels.container_failures import missing_engine, start_failure
-from taskweaver_ext.ces.kernels.container_life import DEATH_SECONDS
-from taskweaver_ext.ces.kernels.container_programs import ContainerPrograms
+from taskweaver_ext.ces.kernels.containers.description import INSIDE_FOLDER, cwd_inside
+from taskweaver_ext.ces.kernels.containers.engine import EngineError, EngineGoneError
+from taskweaver_ext.ces.kernels.containers.failures import missing_engine, start_failure
+from taskweaver_ext.ces.kernels.containers.life import DEATH_SECONDS
+from taskweaver_ext.ces.kernels.containers.programs import ContainerPrograms
 from taskweaver_ext.ces.kernels.host import HostNotice, KernelConnection
 from taskweaver_ext.ces.kernels.jupyter_messages import MessageFormat
 from taskweaver_ext.ces.kernels.wire import CONTROL_PORT

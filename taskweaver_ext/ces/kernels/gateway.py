@@ -19,10 +19,10 @@ from pathlib import Path
 
 import httpx
 
-from taskweaver_ext.ces.kernels.gateway_api import GatewayApi, GatewaySettings
-from taskweaver_ext.ces.kernels.gateway_connection import GatewayConnection
-from taskweaver_ext.ces.kernels.gateway_line import GatewayLine, LineRefusedError
-from taskweaver_ext.ces.kernels.gateway_messages import GatewayMessages
+from taskweaver_ext.ces.kernels.gateways.api import GatewayApi, GatewaySettings
+from taskweaver_ext.ces.kernels.gateways.connection import GatewayConnection
+from taskweaver_ext.ces.kernels.gateways.line import GatewayLine, LineRefusedError
+from taskweaver_ext.ces.kernels.gateways.messages import GatewayMessages
 from taskweaver_ext.ces.kernels.host import KernelConnection, KernelGone, MessageReceived
 from taskweaver_ext.ces.kernels.tracing import reached
 from taskweaver_ext.ces.kernels.zygote import RUNTIME_FOLDER

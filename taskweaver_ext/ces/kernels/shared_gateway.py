@@ -27,7 +27,7 @@ import httpx
 
 from taskweaver_ext import config
 from taskweaver_ext.ces.child_environment import child_environment
-from taskweaver_ext.ces.kernels.gateway_api import GatewaySettings
+from taskweaver_ext.ces.kernels.gateways.api import GatewaySettings
 from taskweaver_ext.errors import ConfigError, KernelStartError
 
 IDLE_SECONDS = 900.0
@@ -37,7 +37,7 @@ _START_SECONDS = 60.0
 _HEALTH_SECONDS = 5.0
 _STOP_SECONDS = 5.0
 _POLL_SECONDS = 0.05
-_SCRIPT = Path(__file__).with_name("gateway_process.py")
+_SCRIPT = Path(__file__).parent / "gateways" / "process.py"
 _ALIVE_FILE = "alive"
 _METADATA_FILE = "gateway.json"
 _LOG_FILE = "gateway.log"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from taskweaver_ext.ces.languages import canonical_name
+from taskweaver_ext.ces.programs.languages import canonical_name
 from taskweaver_ext.conversation import AttachmentType, Post
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.event_emitter import PostEventProxy

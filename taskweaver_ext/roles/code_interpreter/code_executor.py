@@ -10,7 +10,7 @@ from pathlib import Path
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import ExecutionEvent, LateOutput, StatusChanged
 from taskweaver_ext.ces.kernels.execution import OnInput
-from taskweaver_ext.ces.languages import canonical_name
+from taskweaver_ext.ces.programs.languages import canonical_name
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.registry import ExecutorRegistry, KernelExecutor
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus

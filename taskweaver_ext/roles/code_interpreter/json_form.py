@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from taskweaver_ext.ces.languages import canonical_name
+from taskweaver_ext.ces.programs.languages import canonical_name
 from taskweaver_ext.conversation import AttachmentType, Post
 from taskweaver_ext.event_emitter import PostEventProxy
 from taskweaver_ext.roles.asking import ModelReply

@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from taskweaver_ext.ces import kernel_keeper
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.host import StartedKernel
 from taskweaver_ext.ces.results import ExecutionStatus
+from taskweaver_ext.ces.sessions import kernel_keeper
 from taskweaver_ext.errors import KernelStartError, SessionError
 from tests.support.executions import (
     LIMIT_SECONDS,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from taskweaver_ext.ces import equipment
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.sessions import equipment
 from tests.support.executions import OpenEnvironment, run, wait_until
 
 

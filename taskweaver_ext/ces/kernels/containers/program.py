@@ -1,0 +1,165 @@
+"""One program in a container, seen from outside."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
+from typing import Any, Protocol
+
+from taskweaver_ext.ces.kernel_runtime.process_tree import ProcessSeen
+from taskweaver_ext.ces.kernel_runtime.started_process import ProcessEnd
+from taskweaver_ext.ces.kernels.containers.limits import LimitCounter
+from taskweaver_ext.ces.kernels.containers.spawner import ProcessNews, SpawnerClient
+from taskweaver_ext.ces.kernels.host import HostNotice
+from taskweaver_ext.ces.kernels.wire import Waker
+from taskweaver_ext.ces.programs.process_output import ReadEnd
+from taskweaver_ext.ces.results import KernelDeath
+
+_KILLED = -9
+
+
+class ProgramKeeper(Protocol):
+    """Where a program runs, as the program sees it; safe from any thread."""
+
+    def ask_of(self, client: SpawnerClient, what: str, **arguments: object) -> object:
+        """Ask something that cannot fail there; None when nobody answers."""
+
+    def forget(self, program: ContainerProgram) -> None:
+        """A program has been collected."""
+
+    def death(self) -> KernelDeath:
+        """How the container ended, if anybody knows."""
+
+
+class ContainerProgram:
+    """A `RunningProcess` in a container."""
+
+    def __init__(
+        self,
+        *,
+        site: ProgramKeeper,
+        client: SpawnerClient,
+        started: Mapping[str, Any],
+        stdin: int | None,
+        stdout: ReadEnd,
+        stderr: ReadEnd | None,
+        limits: LimitCounter,
+    ) -> None:
+        self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
+        self.mark = str(started["mark"])
+        self.pid = int(started["pid"])
+        self._site = site
+        self._client = client
+        self._number = int(started["process"])
+        self._limits = limits
+        self._notices: deque[HostNotice] = deque()
+        self._waker = Waker()
+        self.descriptor: int | None = self._waker.fileno()
+        self._news: ProcessNews = client.follow(self._number, self._waker.wake)
+        if self.has_ended():
+            self._waker.wake()
+
+    def ticks(self) -> int:
+        """The time in the container."""
+        ticks = self._ask("ticks")
+        return ticks if isinstance(ticks, int) else 0
+
+    def has_ended(self) -> bool:
+        """Whether it has ended, or its container has."""
+        return self._news.code is not None or self._client.is_lost
+
+    def tell(self, notice: HostNotice) -> None:
+        """Something happens to the container; from any thread."""
+        self._notices.append(notice)
+        self._waker.wake()
+
+    def take_news(self) -> Iterable[HostNotice]:
+        """What has happened to the container since this was asked last."""
+        self._waker.clear()
+        if self.has_ended():
+            self._waker.wake()  # that stays so
+        taken = []
+        with contextlib.suppress(IndexError):
+            while True:
+                taken.append(self._notices.popleft())
+        return taken
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._client.tell("signal", {"process": self._number, "number": int(number)})
+
+    def signal_group(self, number: int) -> None:
+        """Send its group a signal."""
+        self._client.tell("signal_group", {"process": self._number, "number": int(number)})
+
+    def members(self) -> list[ProcessSeen]:
+        """What lives of it in the container."""
+        found = self._ask("members", process=self._number)
+        return [_process_seen(entry) for entry in found] if isinstance(found, list) else []
+
+    def signal_members(
+        self, members: Iterable[ProcessSeen], number: int, wait_seconds: float = 0.0
+    ) -> None:
+        """Send a signal to some of them, and wait a moment for their end."""
+        self._ask(
+            "signal_members",
+            process=self._number,
+            members=[asdict(seen) for seen in members],
+            number=int(number),
+            wait_seconds=wait_seconds,
+        )
+
+    def kill_all(self) -> None:
+        """Kill it with everything it started."""
+        self._ask("kill_all", process=self._number)
+
+    def wait(self) -> int:
+        """Its exit code; as killed, when its container ended with it."""
+        code = self._news.code
+        return _KILLED if code is None else code
+
+    def collect(self) -> ProcessEnd:
+        """Let go of it, and say how it ended."""
+        end = self._ask("collect", process=self._number)
+        self._client.forget(self._number)
+        self._site.forget(self)
+        self._waker.close()
+        self.descriptor = None
+        return _process_end(end, self._news.code)
+
+    def death(self) -> KernelDeath | None:
+        """How its container ended, if that is why it has."""
+        return self._site.death() if self._news.code is None and self._client.is_lost else None
+
+    def limits_met(self) -> list[str]:
+        """The container's limits that were met since this was asked last."""
+        return self._limits.newly_met({})
+
+    def _ask(self, what: str, **arguments: object) -> object:
+        return self._site.ask_of(self._client, what, **arguments)
+
+
+def _process_seen(entry: Mapping[str, Any]) -> ProcessSeen:
+    return ProcessSeen(
+        pid=int(entry["pid"]),
+        parent=int(entry["parent"]),
+        session=int(entry["session"]),
+        start_ticks=int(entry["start_ticks"]),
+        mark=str(entry["mark"]),
+    )
+
+
+def _process_end(answer: object, code: int | None) -> ProcessEnd:
+    """What the spawner says of an end; only its code when it says nothing sensible."""
+    wanted = {entry.name for entry in fields(ProcessEnd)}
+    if not isinstance(answer, dict) or set(answer) != wanted:
+        return ProcessEnd(code)
+    memory, seconds = answer["peak_memory_bytes"], answer["cpu_seconds"]
+    return ProcessEnd(
+        code,
+        memory if isinstance(memory, int) else None,
+        seconds if isinstance(seconds, float) else None,
+        answer["was_out_of_memory"] is True,
+    )

@@ -1,0 +1,144 @@
+"""What one command of a shell writes, and how it is stopped."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from typing import TypeAlias
+
+from taskweaver_ext.ces.kernel_runtime.process_tree import ProcessSeen
+from taskweaver_ext.ces.programs.bash import BashProcess, SentCommand
+from taskweaver_ext.ces.programs.process_output import OutputPipe
+from taskweaver_ext.ces.recorded_run import RecordedRun
+from taskweaver_ext.ces.results import ExecutionId, StreamName
+
+TakeLateOutput: TypeAlias = Callable[[ExecutionId, StreamName, bytes], None]
+
+_STEPS: tuple[tuple[float, signal.Signals | None], ...] = (
+    (0.0, signal.SIGINT),
+    (0.05, signal.SIGINT),
+    (0.15, signal.SIGINT),
+    (0.4, signal.SIGINT),
+    (1.0, signal.SIGTERM),
+    (2.0, signal.SIGKILL),
+    (2.5, signal.SIGKILL),
+    (3.0, None),
+)
+"""How a command is stopped: after so many seconds, a signal to those of its processes that
+have not had it; at last bash itself is killed, and its state with it."""
+
+_LEFTOVER_SECONDS = 0.1
+"""How long what a stopped command left in the background has to end by itself."""
+_INIT_TAIL_BYTES = 1000
+
+
+class CommandOutput:
+    """The streams of one command: its own until it has ended, late afterwards."""
+
+    def __init__(
+        self,
+        sent: SentCommand,
+        run: RecordedRun | None,
+        take_late: TakeLateOutput,
+        max_late_bytes: int,
+    ) -> None:
+        self.is_late = False
+        self.stderr_tail = b""
+        self._run = run
+        self._take_late = take_late
+        self._late_bytes_left = max_late_bytes
+        self._pipes = (
+            OutputPipe(sent.stdout, "stdout", self._take),
+            OutputPipe(sent.stderr, "stderr", self._take),
+        )
+
+    @property
+    def open_pipes(self) -> list[OutputPipe]:
+        """Those that somebody may still write to."""
+        return [pipe for pipe in self._pipes if pipe.is_open]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody may still write."""
+        return bool(self.open_pipes)
+
+    @property
+    def has_replaced(self) -> bool:
+        """Whether some bytes were not UTF-8."""
+        return any(pipe.has_replaced for pipe in self._pipes)
+
+    def drain(self) -> None:
+        """Read what has been written by now."""
+        for pipe in self._pipes:
+            pipe.drain()
+
+    def close(self) -> None:
+        """Let go of the pipes; whoever writes to them is ended by that."""
+        for pipe in self._pipes:
+            pipe.close()
+
+    def _take(self, stream: StreamName, data: bytes) -> None:
+        if self._run is None:  # an init script is nobody's command
+            if stream == "stderr":
+                self.stderr_tail = (self.stderr_tail + data)[-_INIT_TAIL_BYTES:]
+        elif not self.is_late:
+            self._run.take_output(stream, data)
+        else:
+            self._late_bytes_left -= len(data)
+            self._take_late(self._run.id, stream, data)
+            if self._late_bytes_left < 0:
+                self.close()
+
+
+class CommandStop:
+    """The way from a wish to stop to a command that has stopped."""
+
+    def __init__(self, bash: BashProcess, sent: SentCommand) -> None:
+        self._bash = bash
+        self._sent = sent
+        self._steps = iter(_STEPS)
+        self._signalled: set[tuple[ProcessSeen, signal.Signals]] = set()
+        self._began_at = time.monotonic()
+        self._number: signal.Signals | None = None
+        self.next_step_at = self._began_at
+        self._advance()
+
+    def take_next_step(self, *, is_kill: bool) -> None:
+        """Do what is due by now, or the last thing at once."""
+        if is_kill:
+            self._bash.kill()
+        while not is_kill and time.monotonic() >= self.next_step_at:
+            if self._number is None:
+                self._bash.kill()
+            else:
+                self._bash.begin_interrupt()
+                self._signal_processes(self._number)
+                is_repeated = self.next_step_at > self._began_at
+                self._bash.finish_interrupt(self._sent, is_repeated=is_repeated)
+            self._advance()
+
+    def end_leftovers(self) -> None:
+        """End what the command left in the background, where signals like ours are ignored."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if found := self._bash.processes_of(self._sent):
+                self._bash.signal_processes(found, signal.SIGCONT)
+                self._bash.signal_processes(found, number, wait_seconds=_LEFTOVER_SECONDS)
+
+    def _advance(self) -> None:
+        seconds, self._number = next(self._steps, (float("inf"), None))
+        self.next_step_at = self._began_at + seconds
+
+    def _signal_processes(self, number: signal.Signals) -> None:
+        """Send a signal once to each program: a second one could end its clean-up.
+
+        A process whose mark has changed has become another program since.
+        """
+        found = []
+        for process in self._bash.processes_of(self._sent):
+            key = (process, number)
+            if key not in self._signalled:
+                self._signalled.add(key)
+                found.append(process)
+        self._bash.signal_processes(found, number)
+        self._bash.signal_processes(found, signal.SIGCONT)

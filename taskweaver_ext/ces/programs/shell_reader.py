@@ -1,0 +1,387 @@
+"""The one thread that owns a shell: it talks to bash and reads what commands write."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import select
+import signal
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from taskweaver_ext.ces.events import StatusChanged
+from taskweaver_ext.ces.kernels.host import HostNotice
+from taskweaver_ext.ces.programs.bash import BashProcess, SentCommand
+from taskweaver_ext.ces.programs.exec_errors import (
+    describe_missing_site,
+    describe_start_failure,
+    exec_error,
+    explain_missing_program,
+    explain_working_directory,
+)
+from taskweaver_ext.ces.programs.program import StopReason
+from taskweaver_ext.ces.programs.shell_command import CommandOutput, CommandStop, TakeLateOutput
+from taskweaver_ext.ces.programs.site import ProgramSite, ProgramSites, SiteGoneError
+from taskweaver_ext.ces.recorded_run import RecordedRun
+from taskweaver_ext.ces.results import ExecutionStatus, KernelDeath, Notice
+from taskweaver_ext.errors import TaskWeaverError
+
+_LINGER_SECONDS = 0.05
+"""How long others may go on writing to a command's result once the command has ended."""
+_START_SECONDS = 2.0
+"""How long a wish to stop waits for bash to begin with the command."""
+_STATE = "its directory, variables, functions and aliases"
+_NEVER = float("inf")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellSettings:
+    """What each bash is started with."""
+
+    sites: ProgramSites
+    cwd: Path
+    environment: Mapping[str, str]
+    init_script: str | None
+    max_output_bytes: int
+
+
+@dataclass(slots=True, eq=False)
+class ShellCommand:
+    """A command on its way through the shell."""
+
+    run: RecordedRun
+    code: str
+    stdin: bytes | None
+    timeout: float | None
+    has_ended: threading.Event = field(default_factory=threading.Event)
+    stop_reason: StopReason | None = None
+    """Why it is to be stopped, or was."""
+
+
+class ShellReader(threading.Thread):
+    """Run commands one after another, and read what they and their leftovers write.
+
+    Threads:
+        This thread owns bash and all pipes from `start` to `stop`. `submit`,
+        `request_stop` and `stop` are safe from any thread: they touch `_waiting`,
+        the wake-up pipe and, under `_lock`, `_current`.
+    """
+
+    def __init__(self, settings: ShellSettings, take_late: TakeLateOutput) -> None:
+        super().__init__(name="taskweaver-shell", daemon=True)
+        self._settings = settings
+        self._take_late = take_late
+        self._waiting: queue.SimpleQueue[ShellCommand | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._current: ShellCommand | None = None
+        self._wake_receiver, self._wake_sender = os.pipe()
+        os.set_blocking(self._wake_receiver, False)
+        self._bash: BashProcess | None = None
+        self._has_bash_ended = False
+        self._ended: list[BashProcess] = []
+        self._needs_init_script = False
+        self._outputs: list[CommandOutput] = []
+
+    def submit(self, command: ShellCommand) -> None:
+        """Give it a command; the run is ended when the command has."""
+        with self._lock:
+            self._current = command
+        self._waiting.put(command)
+        self._wake()
+
+    def request_stop(self, reason: StopReason) -> None:
+        """Stop the running command, if there is one."""
+        with self._lock:
+            if self._current is not None and (
+                self._current.stop_reason is None or reason == "kill"
+            ):
+                self._current.stop_reason = reason
+        self._wake()
+
+    def stop(self) -> None:
+        """Kill bash and everything it started, and wait for the thread to end."""
+        self.request_stop("kill")
+        self._waiting.put(None)
+        self._wake()
+        self.join()
+
+    def run(self) -> None:
+        """Serve until told to stop."""
+        try:
+            while (command := self._next_command()) is not None:
+                try:
+                    self._serve(command)
+                except Exception:  # noqa: BLE001 - the next command must still be served
+                    _log.exception("a shell command failed in our own hands")
+                finally:  # a mistake of ours must not leave the caller waiting
+                    with self._lock:
+                        self._current = None
+                    error = exec_error("The command was given up", "EIO")
+                    command.run.end(ExecutionStatus.ERROR, error)
+                    command.has_ended.set()
+        finally:
+            self._let_go()
+
+    def _wake(self) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            if self._wake_sender >= 0:
+                os.write(self._wake_sender, b"!")
+
+    def _next_command(self) -> ShellCommand | None:
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._waiting.get_nowait()
+            self._wait(None, None)
+
+    def _serve(self, command: ShellCommand) -> None:
+        deadline = None if command.timeout is None else time.monotonic() + command.timeout
+        try:
+            with self._settings.sites.use() as site:
+                error = self._serve_at(site, command, deadline)
+        except TaskWeaverError as failure:
+            error = describe_missing_site(failure)
+        except SiteGoneError as gone:
+            command.run.result.death = gone.death
+            command.run.end(ExecutionStatus.DIED, f"The shell is gone: {gone}.")
+            return
+        if error is not None:
+            command.run.end(ExecutionStatus.ERROR, error)
+
+    def _serve_at(
+        self, site: ProgramSite, command: ShellCommand, deadline: float | None
+    ) -> str | None:
+        error = self._ensure_bash(site, command)
+        if error is None and self._needs_init_script:
+            error = self._run_init_script(command, deadline)
+        if error is None and not command.run.is_finished:
+            error = self._run_command(command, deadline)
+        return error
+
+    def _ensure_bash(self, site: ProgramSite, command: ShellCommand) -> str | None:
+        """Start bash if there is none; say what is wrong, if anything is."""
+        if self._bash is not None and not self._has_bash_ended and not self._bash.has_ended():
+            return None
+        settings = self._settings
+        path = site.find_program("bash", settings.environment)
+        if path is None:
+            return explain_missing_program("bash", is_there=False)
+        complaint = site.complain_about_folder(settings.cwd)
+        if (error := explain_working_directory(settings.cwd, complaint)) is not None:
+            return error
+        if self._bash is not None:
+            self._put_away(self._bash, command.run)
+        try:
+            self._bash = BashProcess(site, path, settings.cwd, settings.environment)
+        except (OSError, ValueError) as failure:
+            return describe_start_failure(failure)
+        self._has_bash_ended = False
+        self._needs_init_script = settings.init_script is not None
+        return None
+
+    def _put_away(self, bash: BashProcess, run: RecordedRun) -> None:
+        """Let go of a bash that has ended, and say what that costs."""
+        message = (
+            f"The shell was gone ({_how_it_ended(bash)}); this ran in a fresh one,"
+            f" without {_STATE}."
+        )
+        run.add_notice(Notice(kind="restarted", message=message))
+        run.say(StatusChanged(execution_id=run.id, status="restarted", detail=message))
+        self._bash = None
+        if bash.has_left_anything():
+            self._ended.append(bash)  # what runs in the background runs on
+        else:
+            bash.close()
+
+    def _run_init_script(self, command: ShellCommand, deadline: float | None) -> str | None:
+        """Run what comes before the first command; say why that one cannot run, if so."""
+        bash = self._bash
+        if bash is None or self._settings.init_script is None:
+            return None
+        try:
+            sent = bash.send(self._settings.init_script, None)
+        except OSError as failure:
+            return describe_start_failure(failure)
+        self._needs_init_script = False
+        output = CommandOutput(sent, None, self._take_late, self._settings.max_output_bytes)
+        self._follow(bash, command, sent, output, deadline)
+        if command.stop_reason is not None:
+            self._judge(bash, command, sent)
+        elif self._has_bash_ended:
+            what = f"The init script ended the shell: {_how_it_ended(bash)}"
+            return exec_error(what, "INIT_FAILED")
+        elif sent.exit_code:
+            said = output.stderr_tail.decode("utf-8", "replace").strip()
+            message = f"The init script ended with exit code {sent.exit_code}. {said}".strip()
+            command.run.add_notice(Notice(kind="host", message=message))
+        return None
+
+    def _run_command(self, command: ShellCommand, deadline: float | None) -> str | None:
+        bash = self._bash
+        if bash is None:
+            return None
+        try:
+            sent = bash.send(command.code, command.stdin)
+        except OSError as failure:
+            return describe_start_failure(failure)
+        command.run.say(StatusChanged(execution_id=command.run.id, status="running"))
+        output = CommandOutput(sent, command.run, self._take_late, self._settings.max_output_bytes)
+        self._follow(bash, command, sent, output, deadline)
+        if output.has_replaced:
+            message = "Some bytes of the output are not UTF-8; they are replaced by U+FFFD."
+            command.run.add_notice(Notice(kind="output_lost", message=message))
+        self._judge(bash, command, sent)
+        return None
+
+    def _follow(
+        self,
+        bash: BashProcess,
+        command: ShellCommand,
+        sent: SentCommand,
+        output: CommandOutput,
+        deadline: float | None,
+    ) -> None:
+        """Read until the command has ended; stop it when asked to, or at the deadline."""
+        self._outputs.append(output)
+        stopping: CommandStop | None = None
+        give_up_at = _NEVER  # waiting for a bash that does not even begin
+        while sent.exit_code is None and not self._has_bash_ended:
+            if stopping is None:
+                self._decide_to_stop(command, deadline)
+                if command.stop_reason is not None:
+                    give_up_at = min(give_up_at, time.monotonic() + _START_SECONDS)
+                can_wait = command.stop_reason != "kill" and time.monotonic() < give_up_at
+                if command.stop_reason is not None and (sent.has_started or not can_wait):
+                    stopping = CommandStop(bash, sent)
+                    command.run.say(
+                        StatusChanged(execution_id=command.run.id, status="interrupting")
+                    )
+            if stopping is not None:
+                stopping.take_next_step(is_kill=command.stop_reason == "kill")
+            until = deadline if give_up_at == _NEVER else give_up_at
+            self._wait(sent, stopping.next_step_at if stopping is not None else until)
+        if stopping is None:
+            command.stop_reason = None  # it came too late
+        else:
+            stopping.end_leftovers()
+        output.drain()
+        linger_until = time.monotonic() + (_LINGER_SECONDS if stopping is None else 0.0)
+        while output.is_open and time.monotonic() < linger_until:
+            self._wait(sent, linger_until)
+        output.is_late = True
+        bash.forget(sent)
+
+    def _decide_to_stop(self, command: ShellCommand, deadline: float | None) -> None:
+        with self._lock:
+            if command.stop_reason is None:
+                if command.run.has_too_much_output:
+                    command.stop_reason = "output_limit"
+                elif deadline is not None and time.monotonic() >= deadline:
+                    command.stop_reason = "timeout"
+
+    def _wait(self, sent: SentCommand | None, until: float | None) -> None:
+        """Wait for something to happen, or for a moment, and read what is there."""
+        pipes = {pipe.descriptor: pipe for output in self._outputs for pipe in output.open_pipes}
+        poller = select.poll()
+        for descriptor in (self._wake_receiver, *pipes):
+            poller.register(descriptor, select.POLLIN)
+        bash = self._bash if not self._has_bash_ended else None
+        if bash is not None:
+            if bash.is_listening:
+                poller.register(bash.reports, select.POLLIN)
+            if bash.descriptor is not None:
+                poller.register(bash.descriptor, select.POLLIN)
+        for descriptor, _ in poller.poll(_milliseconds_until(until)):
+            if descriptor in pipes:
+                pipes[descriptor].read()
+            elif descriptor == self._wake_receiver:
+                os.read(self._wake_receiver, 4096)
+            elif bash is not None and descriptor == bash.reports:
+                bash.read_reports(sent)
+            elif bash is not None:
+                self._take_news(bash.take_news())
+                self._has_bash_ended = bash.has_ended()
+        self._outputs = [output for output in self._outputs if output.is_open]
+        if bash is not None and bash.descriptor is None and not bash.is_listening:
+            self._has_bash_ended = True  # where nothing else tells
+
+    def _take_news(self, notices: Iterable[HostNotice]) -> None:
+        with self._lock:
+            command = self._current
+        for notice in notices:
+            if command is not None:
+                command.run.take_notice(notice)
+
+    def _judge(self, bash: BashProcess, command: ShellCommand, sent: SentCommand) -> None:
+        """Say what the end of a command means."""
+        run, result = command.run, command.run.result
+        result.exit_code = sent.exit_code
+        if command.stop_reason is not None:
+            result.exit_code = 128 + signal.SIGINT
+        for message in bash.limits_met():
+            run.add_notice(Notice(kind="limit", message=message))
+        ended = bash.wait() if self._has_bash_ended else None
+        death = bash.death()
+        if ended is not None:
+            result.exit_code = ended if ended >= 0 else 128 - ended
+            result.variables_survived = False
+            message = f"The shell is gone ({_how_it_ended(bash)}), and with it {_STATE}."
+            run.add_notice(Notice(kind="state_lost", message=message))
+        if command.stop_reason is not None:
+            run.end(*self._judge_stop(command, command.stop_reason))
+        elif death is not None or ended is not None and ended < 0:
+            result.death = death or KernelDeath(
+                cause="signal", signal=-(ended or 0), detail=_how_it_ended(bash)
+            )
+            result.exit_code = result.exit_code if death is None else death.exit_code
+            run.end(ExecutionStatus.DIED, f"The shell is gone: {_how_it_ended(bash)}.")
+        elif result.exit_code:
+            error = f"The command ended with exit code {result.exit_code}."
+            run.end(ExecutionStatus.ERROR, error)
+        else:
+            run.end(ExecutionStatus.SUCCESS)
+
+    def _judge_stop(self, command: ShellCommand, reason: StopReason) -> tuple[ExecutionStatus, str]:
+        if reason == "timeout":
+            what = f"Process timeout after {command.timeout:g}s"
+            return ExecutionStatus.TIMEOUT, exec_error(what, "TIMEOUT")
+        if reason == "output_limit":
+            what = f"Output exceeds {self._settings.max_output_bytes:,} bytes"
+            command.run.add_notice(Notice(kind="output_limit", message=f"{what}; it was stopped."))
+            return ExecutionStatus.ERROR, exec_error(what, "OUTPUT_LIMIT")
+        return ExecutionStatus.CANCELLED, exec_error("Process interrupted", "SIGNAL")
+
+    def _let_go(self) -> None:
+        for bash in (*self._ended, *([self._bash] if self._bash is not None else [])):
+            bash.close()
+        for output in self._outputs:
+            output.close()
+        with self._lock:
+            for descriptor in (self._wake_receiver, self._wake_sender):
+                os.close(descriptor)
+            self._wake_sender = -1
+
+
+def _milliseconds_until(moment: float | None) -> float | None:
+    if moment is None or moment == float("inf"):
+        return None
+    return max(0.0, moment - time.monotonic()) * 1000
+
+
+def _how_it_ended(bash: BashProcess) -> str:
+    """How a bash ended, or the place that it ran in."""
+    if (death := bash.death()) is not None:
+        return f"its container ended: {death.detail}"
+    code = bash.wait()
+    if code >= 0:
+        return f"it exited with code {code}"
+    try:
+        return f"it was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"it was killed by signal {-code}"

@@ -1,0 +1,117 @@
+"""Bytes come in as they are read; whole characters go out."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskweaver_ext.ces.programs.process_output import OutputPipe, ReadEnd
+from taskweaver_ext.ces.results import StreamName
+from tests.support.executions import LIMIT_SECONDS
+
+SPLITS = st.lists(st.integers(min_value=1, max_value=7), min_size=1)
+
+
+class Taken:
+    """What a pipe passed on."""
+
+    def __init__(self) -> None:
+        self.text: list[bytes] = []
+        self.binary: list[bytes] = []
+
+    def take(self, _stream: StreamName, data: bytes) -> None:
+        self.text.append(data)
+
+    def take_binary(self, _stream: StreamName, data: bytes) -> None:
+        self.binary.append(data)
+
+
+def feed(data: bytes, sizes: list[int], *, replaces: bool) -> Taken:
+    """Write bytes in pieces of these sizes, over and over, and read after each."""
+    taken = Taken()
+    receiver, sender = os.pipe()
+    pipe = OutputPipe(
+        ReadEnd(receiver), "stdout", taken.take, None if replaces else taken.take_binary
+    )
+    start = turn = 0
+    while start < len(data):
+        size = sizes[turn % len(sizes)]
+        os.write(sender, data[start : start + size])
+        pipe.read()
+        start, turn = start + size, turn + 1
+    os.close(sender)
+    pipe.drain()
+    assert not pipe.is_open
+    return taken
+
+
+@given(text=st.text("aé€😀\n"), sizes=SPLITS)
+def test_text_arrives_in_whole_characters_wherever_it_is_split(text: str, sizes: list[int]) -> None:
+    taken = feed(text.encode(), sizes, replaces=False)
+
+    assert "".join(piece.decode() for piece in taken.text) == text
+    assert taken.binary == []
+
+
+@given(data=st.binary(), sizes=SPLITS)
+def test_bytes_that_are_no_text_begin_where_the_text_ends(data: bytes, sizes: list[int]) -> None:
+    taken = feed(data, sizes, replaces=False)
+
+    assert b"".join(taken.text + taken.binary) == data
+    for piece in taken.text:
+        piece.decode()
+    if taken.binary:
+        with pytest.raises(UnicodeDecodeError) as raised:
+            data.decode()
+        assert len(b"".join(taken.text)) == raised.value.start
+
+
+@given(data=st.binary(), sizes=SPLITS)
+def test_bytes_that_are_no_text_can_be_replaced(data: bytes, sizes: list[int]) -> None:
+    taken = feed(data, sizes, replaces=True)
+
+    assert b"".join(taken.text).decode() == data.decode("utf-8", "replace")
+
+
+def test_what_is_still_on_its_way_is_waited_for() -> None:
+    taken = Taken()
+    receiver, sender = os.pipe()
+    asked = threading.Event()
+
+    def written() -> int:
+        asked.set()
+        return 10
+
+    def write_late() -> None:
+        assert asked.wait(LIMIT_SECONDS)
+        for piece in (b"half ", b"and half"):
+            os.write(sender, piece)
+
+    pipe = OutputPipe(ReadEnd(receiver, written), "stdout", taken.take)
+    writer = threading.Thread(target=write_late)
+    writer.start()
+
+    pipe.drain()
+
+    writer.join(LIMIT_SECONDS)
+    os.close(sender)
+    assert len(b"".join(taken.text)) >= 10
+    pipe.close()
+
+
+def test_a_line_that_breaks_is_the_end() -> None:
+    taken = Taken()
+    ours, theirs = socket.socketpair()
+    pipe = OutputPipe(ReadEnd(ours.detach(), lambda: 10), "stdout", taken.take)
+    theirs.send(b"only")
+    theirs.close()
+
+    pipe.drain()
+
+    assert not pipe.is_open
+    assert taken.text == [b"only"]
