@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.errors import SessionError
 
 GONE_SECONDS = 10.0
 """How long what a test started may take to be gone after its end."""
+
+_LINES_OF_A_FAILURE = 40
 
 _folders_made: list[str] = []
 
@@ -52,8 +53,8 @@ def environment(shared_environment: Environment, tmp_path: Path) -> Iterator[Env
     """An environment with a fresh session "s1"."""
     shared_environment.start_session("s1", session_dir=tmp_path / "session")
     yield shared_environment
-    with contextlib.suppress(SessionError):  # the test has stopped it
-        shared_environment.stop_session("s1")
+    for session in shared_environment.sessions():  # also those that a failed test has left
+        shared_environment.stop_session(session.session_id)
 
 
 @pytest.fixture(autouse=True)
@@ -87,3 +88,10 @@ def _descendants(process: int) -> Iterator[int]:
             for child in map(int, children.read_text().split()):
                 yield child
                 yield from _descendants(child)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why tests were tried again: a test that passes in the end may still have found a defect."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"tried again: {report.nodeid}", sep="-")
+        terminalreporter.line("\n".join(report.longreprtext.splitlines()[-_LINES_OF_A_FAILURE:]))
