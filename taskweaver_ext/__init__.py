@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from taskweaver_ext.errors import ConfigError as ConfigError
     from taskweaver_ext.errors import KernelDiedError as KernelDiedError
     from taskweaver_ext.errors import KernelError as KernelError
+    from taskweaver_ext.errors import KernelNotReadyError as KernelNotReadyError
     from taskweaver_ext.errors import KernelStartError as KernelStartError
     from taskweaver_ext.errors import ModelError as ModelError
     from taskweaver_ext.errors import PluginError as PluginError
@@ -100,6 +101,7 @@ _MODULE_OF_NAME = {
     "ConfigError": "taskweaver_ext.errors",
     "KernelDiedError": "taskweaver_ext.errors",
     "KernelError": "taskweaver_ext.errors",
+    "KernelNotReadyError": "taskweaver_ext.errors",
     "KernelStartError": "taskweaver_ext.errors",
     "ModelError": "taskweaver_ext.errors",
     "PluginError": "taskweaver_ext.errors",

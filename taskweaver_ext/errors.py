@@ -5,6 +5,7 @@ TaskWeaverError
 ├── SessionError            unknown, started twice, or stopped
 ├── KernelError             the kernel failed, not the code it ran
 │   ├── KernelStartError    it never became ready
+│   │   └── KernelNotReadyError  it was started, and gone or silent before it could be used
 │   └── KernelDiedError     it died again and again; starting it once more is refused
 ├── PluginError             a plugin could not be loaded
 ├── ModelError              the model call or its stream failed
@@ -34,6 +35,10 @@ class KernelError(TaskWeaverError):
 
 class KernelStartError(KernelError):
     """The kernel never became ready."""
+
+
+class KernelNotReadyError(KernelStartError):
+    """The kernel was gone or silent before it could be used; another may fare better."""
 
 
 class KernelDiedError(KernelError):

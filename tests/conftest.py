@@ -91,7 +91,7 @@ def _descendants(process: int) -> Iterator[int]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say why tests were tried again: a test that passes in the end may still have found a defect."""
+    """Say why tests were tried again: those that pass in the end may have found a defect too."""
     for report in terminalreporter.getreports("rerun"):
         terminalreporter.section(f"tried again: {report.nodeid}", sep="-")
         terminalreporter.line("\n".join(report.longreprtext.splitlines()[-_LINES_OF_A_FAILURE:]))

@@ -92,8 +92,8 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def start_kernel_gateway(*options: str) -> GatewayProcess:
-    """Start a Kernel Gateway of the tests' own environment."""
+def start_kernel_gateway(*options: str, jupyter_path: Path | None = None) -> GatewayProcess:
+    """Start a Kernel Gateway of the tests' own environment, perhaps with more kernelspecs."""
     port = free_port()
     command = [
         sys.executable,
@@ -105,6 +105,8 @@ def start_kernel_gateway(*options: str) -> GatewayProcess:
         *options,
     ]
     environment = child_environment({"KG_AUTH_TOKEN": TOKEN})
+    if jupyter_path is not None:
+        environment["JUPYTER_PATH"] = str(jupyter_path)
     return GatewayProcess(command, environment, f"http://127.0.0.1:{port}")
 
 
@@ -162,7 +164,7 @@ def enterprise_gateway() -> GatewayProcess:
             "EG_AUTH_TOKEN": TOKEN,
             "EG_UNAUTHORIZED_USERS": "",
             "EG_UID_BLACKLIST": "",
-            "JUPYTER_PATH": str(_kernelspecs(python.parent.parent)),
+            "JUPYTER_PATH": str(_enterprise_kernelspecs(python.parent.parent / "specs")),
             "PATH": os.pathsep.join((str(python.parent), os.defpath)),
         }
     )
@@ -187,17 +189,22 @@ def _enterprise_python() -> Path:
     return python
 
 
-def _kernelspecs(folder: Path) -> Path:
+def _enterprise_kernelspecs(folder: Path) -> Path:
     """Where Enterprise Gateway finds a kernel of the tests' own environment."""
+    write_kernelspec(folder, "python3", sys.executable, "-m", "ipykernel_launcher")
+    return folder
+
+
+def write_kernelspec(jupyter_path: Path, name: str, *command: str) -> None:
+    """Add a kernel to what a gateway with this JUPYTER_PATH can start."""
     spec = {
-        "argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
-        "display_name": "Python 3",
+        "argv": [*command, "-f", "{connection_file}"],
+        "display_name": name,
         "language": "python",
     }
-    path = folder / "specs" / "kernels" / "python3" / "kernel.json"
+    path = jupyter_path / "kernels" / name / "kernel.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(spec))
-    return folder / "specs"
 
 
 def gateway_environment(

@@ -23,11 +23,17 @@ from taskweaver_ext.ces.kernels.gateways.api import GatewayApi, GatewaySettings
 from taskweaver_ext.ces.kernels.gateways.connection import GatewayConnection
 from taskweaver_ext.ces.kernels.gateways.line import GatewayLine, LineRefusedError
 from taskweaver_ext.ces.kernels.gateways.messages import GatewayMessages
-from taskweaver_ext.ces.kernels.host import KernelConnection, KernelGone, MessageReceived
+from taskweaver_ext.ces.kernels.host import (
+    KernelConnection,
+    KernelGone,
+    MessageReceived,
+    StartedKernel,
+    start_kernel,
+)
 from taskweaver_ext.ces.kernels.tracing import reached
 from taskweaver_ext.ces.kernels.zygote import RUNTIME_FOLDER
 from taskweaver_ext.ces.results import KernelDeath
-from taskweaver_ext.errors import KernelStartError
+from taskweaver_ext.errors import KernelNotReadyError, KernelStartError
 
 _NAME_IN_KERNELS = "taskweaver_kernel"
 _NOT_SENT = (
@@ -37,6 +43,7 @@ _NOT_SENT = (
 """Scripts of their own, and what starts programs in containers."""
 _HELLO_SECONDS = 0.5
 _END_SECONDS = 15.0
+_ATTEMPTS = 2
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +57,19 @@ class GatewayKernelSettings:
     env_id: str
     session_id: str
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def start_behind_gateway(settings: GatewayKernelSettings) -> StartedKernel:
+    """Start a kernel; one that fails is replaced once.
+
+    A gateway chooses ports that another process may take before the kernel
+    does, and it may be too busy for a moment.
+    """
+    try:
+        return start_kernel(GatewayKernelHost(settings))
+    except KernelNotReadyError as error:
+        _log.warning("%s Starting another.", error)
+        return start_kernel(GatewayKernelHost(settings))
 
 
 class GatewayKernelHost:
@@ -157,29 +177,31 @@ class GatewayKernelHost:
         return GatewayLine(self._api, self._kernel_id, messages, seconds)
 
     def _make_it_ours(self, connection: GatewayConnection) -> None:
-        deadline = time.monotonic() + self._settings.gateway.start_seconds
+        seconds = self._settings.gateway.start_seconds / _ATTEMPTS
+        deadline = time.monotonic() + seconds
         try:
-            connection.open(self._settings.gateway.start_seconds)
+            connection.open(seconds)
         except LineRefusedError as error:
             if error.status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
                 raise KernelStartError(self._api.refusal(error.status)) from error
-            raise KernelStartError(
+            raise KernelNotReadyError(
                 f"The kernel behind {self._api.url} was gone before it was ready ({error})."
                 " Look at the gateway's log: does its kernelspec"
                 f" {self._settings.gateway.kernel_name!r} start?"
             ) from error
         except ConnectionError as error:
-            raise KernelStartError(
+            raise KernelNotReadyError(
                 f"The gateway at {self._api.url} started a kernel, but there is no line to it:"
-                f" {error}. If a proxy is in between, it must let websockets through."
+                f" {error}. Look at the gateway's log; if a proxy is in between, it must let"
+                " websockets through."
             ) from error
         reached("the line to it is open")
         request = connection.run(self._takeover_code())
         while not self._has_said_hello(connection, request):
             if time.monotonic() > deadline:
-                raise KernelStartError(
-                    f"The kernel behind {self._api.url} was not ready after"
-                    f" {self._settings.gateway.start_seconds:g} s. Look at the gateway's log."
+                raise KernelNotReadyError(
+                    f"The kernel behind {self._api.url} was not ready after {seconds:g} s."
+                    " Look at the gateway's log."
                 )
         reached("our runtime has taken over")
 
@@ -189,9 +211,10 @@ class GatewayKernelHost:
             if isinstance(received, MessageReceived) and received.message_type == "hello":
                 has_said_hello = True
             if isinstance(received, KernelGone):
-                raise KernelStartError(
+                raise KernelNotReadyError(
                     f"The kernel behind {self._api.url} was gone before it was ready:"
-                    f" {connection.loss}."
+                    f" {connection.loss}. Look at the gateway's log: does its kernelspec"
+                    f" {self._settings.gateway.kernel_name!r} start?"
                 )
         reply = connection.replies.get(request, {})
         if reply.get("status") == "error":

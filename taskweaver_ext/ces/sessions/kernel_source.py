@@ -56,7 +56,7 @@ class KernelSource:
         if self._settings.mode is EnvMode.Container:
             return start_kernel(self._make_container_host(session_id, cwd))
         if self._settings.mode is EnvMode.Gateway:
-            return start_kernel(self._make_gateway_host(session_id, cwd))
+            return self._start_behind_gateway(session_id, cwd)
         python, environment = self._interpreter(cwd)
         is_common = python == self._interpreter(self._settings.env_dir)[0]
         if self.spares and is_common and (spare := self.spares.take()) is not None:
@@ -117,9 +117,9 @@ class KernelSource:
         )
         return ContainerKernelHost(settings, self._context)
 
-    def _make_gateway_host(self, session_id: str, cwd: Path) -> KernelHost:
+    def _start_behind_gateway(self, session_id: str, cwd: Path) -> StartedKernel:
         # Only who uses gateways pays for their machinery.
-        from taskweaver_ext.ces.kernels.gateway import GatewayKernelHost, GatewayKernelSettings
+        from taskweaver_ext.ces.kernels.gateway import GatewayKernelSettings, start_behind_gateway
         from taskweaver_ext.ces.kernels.shared_gateway import find_gateway
 
         settings = GatewayKernelSettings(
@@ -129,4 +129,4 @@ class KernelSource:
             session_id=session_id,
             environment=self._settings.variables,
         )
-        return GatewayKernelHost(settings)
+        return start_behind_gateway(settings)

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from taskweaver_ext.ces.kernels.gateways.address import GatewayAddress, check_token, read_address
-from taskweaver_ext.errors import ConfigError, KernelStartError
+from taskweaver_ext.errors import ConfigError, KernelNotReadyError, KernelStartError
 
 _ANSWER_SECONDS = 10.0
 _LOOK_SECONDS = 2.0
@@ -36,6 +36,7 @@ class GatewaySettings:
     ca_file: Path | None = None
     """Certificates to trust instead of the system's."""
     start_seconds: float = 60.0
+    """How long a kernel may take, also if the first fails and is replaced."""
     reconnect_seconds: float = 30.0
     """How long a gateway may be out of reach before its kernels count as lost."""
 
@@ -155,7 +156,8 @@ class GatewayApi:
                 " address."
             )
         if answer.is_error:
-            raise KernelStartError(
+            kind = KernelNotReadyError if answer.is_server_error else KernelStartError
+            raise kind(
                 f"The gateway at {self.url} answered {answer.status_code} to {method} {path}:"
                 f" {_words_of(answer)}"
             )

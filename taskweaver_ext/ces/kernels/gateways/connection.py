@@ -50,7 +50,7 @@ _MESSAGES_AT_ONCE = 64
 _ASK_AGAIN_SECONDS = 2.0
 _MAX_CODE_CHARACTERS = 8_000_000
 """A gateway closes the websocket on a message of more than 10 MB."""
-_FRESH_STATES = frozenset(("restarting", "starting", "dead"))
+_DEAD_STATES = frozenset(("restarting", "dead"))
 
 _log = logging.getLogger(__name__)
 
@@ -332,7 +332,7 @@ class GatewayConnection:
                     self._send_interrupt()  # the one before came too early to be heeded
 
     def _take_status(self, state: str, parent_id: str) -> None:
-        is_fresh = state in _FRESH_STATES and self._received > 0
+        has_died = state in _DEAD_STATES or (state == "starting" and self._received > 0)
         # A kernel that is not ours (any more) gets to the end of our request without an answer.
         knows_us_not = (
             state == "idle"
@@ -341,7 +341,7 @@ class GatewayConnection:
             and self._received > 0
             and not self._is_rate_limited
         )
-        if is_fresh or knows_us_not:
+        if has_died or knows_us_not:
             self.mark_gone("its process died and the gateway started another")
 
     def _take_stream(self, content: dict[str, Any]) -> Iterator[Received]:

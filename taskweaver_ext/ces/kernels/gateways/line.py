@@ -79,9 +79,9 @@ class GatewayLine:
         }
         try:
             self._websocket.connect(url, subprotocols=[SUBPROTOCOL], **options)
-        except websocket.WebSocketException as error:
-            if isinstance(error, websocket.WebSocketBadStatusException):
-                raise
+        except (websocket.WebSocketBadStatusException, websocket.WebSocketTimeoutException):
+            raise
+        except websocket.WebSocketException:
             self._websocket.connect(url, **options)
         self._messages.is_old_protocol = self._websocket.subprotocol != SUBPROTOCOL
 
