@@ -74,7 +74,7 @@ class Environment(ClosedByWith):
             env_dir: Where session folders are made.
             python: The interpreter of the kernels; found by itself when None.
             env: Variables for the kernels, besides the harmless ones of ours.
-            memory_limit: Bytes a local kernel may allocate; beyond is a MemoryError.
+            memory_limit: Bytes a kernel may allocate; beyond is a MemoryError.
             max_output_bytes: What one execution may write before it is stopped.
             warm_start: Fork kernels from a process that has imported what they need.
             preload: Modules that process imports besides.

@@ -257,7 +257,7 @@ def launch(settings: dict[str, Any]) -> None:
         os.setpgid(0, 0)  # interrupts go to the group: to the kernel and its children
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # who started us may block signals
     sys.argv = ["kernel"]  # not how we were started, which is nobody's business
-    _limit_memory(settings.get("memory_limit_bytes"))
+    limit_memory(settings.get("memory_limit_bytes"))
     log = os.fdopen(os.dup(2), "w", buffering=1)
     runtime = Runtime(lambda gate: Wire(settings["socket_path"], gate))
     runtime.install()
@@ -286,7 +286,7 @@ def _config() -> Config:
     return config
 
 
-def _limit_memory(limit_bytes: int | None) -> None:
+def limit_memory(limit_bytes: int | None) -> None:
     """Bound what the process may allocate, so that too much is a MemoryError."""
     if limit_bytes is None:
         return

@@ -1,8 +1,9 @@
 """Install our runtime in a kernel that somebody else started.
 
-The settings are a JSON object: `key`, `env_id`, `session_id`, `environment`
-(variables to set) and `cwd` (entered if this machine has it; else the kernel
-gets a temporary folder, which is removed at its end).
+The settings are a JSON object: `key`, `env_id`, `session_id`,
+`memory_limit_bytes`, `environment` (variables to set) and `cwd` (entered if
+this machine has it; else the kernel gets a temporary folder, which is removed
+at its end).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ipykernel.ipkernel import IPythonKernel
 from ipykernel.zmqshell import ZMQInteractiveShell
 from IPython.core.getipython import get_ipython
 
-from .launch import Kernel, packing_any_text
+from .launch import Kernel, limit_memory, packing_any_text
 from .published import PublishedFrames
 from .runtime import NOT_FOR_THE_WIRE, MessageSocket, Runtime, message_type_of
 from .shell import Exit, Shell
@@ -60,6 +61,7 @@ def take_over(settings: dict[str, Any]) -> None:
     if not isinstance(kernel, IPythonKernel) or not isinstance(shell, ZMQInteractiveShell):
         raise TypeError(f"this is not an IPython kernel but a {type(kernel).__name__}")
     os.environ.update(settings["environment"])
+    limit_memory(settings["memory_limit_bytes"])
     _enter(settings["cwd"])
     runtime = Runtime(lambda gate: PublishedFrames(kernel, gate))
     runtime.install()

@@ -40,6 +40,7 @@ class ContainerKernelSettings(BoxSettings):
     """What one kernel in a container is started with."""
 
     env_id: str
+    memory_limit_bytes: int | None = None
 
 
 class ContainerKernelHost:
@@ -148,6 +149,7 @@ class ContainerKernelHost:
                     "connection_file": f"{INSIDE_FOLDER}/connection.json",
                     "env_id": self._settings.env_id,
                     "session_id": self._settings.session_id,
+                    "memory_limit_bytes": self._settings.memory_limit_bytes,
                 },
             }
         )

@@ -57,6 +57,7 @@ class GatewayKernelSettings:
     env_id: str
     session_id: str
     environment: Mapping[str, str] = field(default_factory=dict)
+    memory_limit_bytes: int | None = None
 
 
 def start_behind_gateway(settings: GatewayKernelSettings) -> StartedKernel:
@@ -232,6 +233,7 @@ class GatewayKernelHost:
             "env_id": self._settings.env_id,
             "session_id": self._settings.session_id,
             "environment": dict(self._settings.environment),
+            "memory_limit_bytes": self._settings.memory_limit_bytes,
         }
         names = {path.stem for path in RUNTIME_FOLDER.glob("*.py")}.difference(_NOT_SENT)
         sources = {f"{_NAME_IN_KERNELS}.{name}": _source(name) for name in names}

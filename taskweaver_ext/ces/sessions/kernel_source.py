@@ -114,6 +114,7 @@ class KernelSource:
             env_id=self._settings.env_id,
             session_id=session_id,
             environment={**granted_by_name(), **self._settings.variables},
+            memory_limit_bytes=self._settings.memory_limit,
         )
         return ContainerKernelHost(settings, self._context)
 
@@ -128,5 +129,6 @@ class KernelSource:
             env_id=self._settings.env_id,
             session_id=session_id,
             environment=self._settings.variables,
+            memory_limit_bytes=self._settings.memory_limit,
         )
         return start_behind_gateway(settings)

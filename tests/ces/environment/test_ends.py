@@ -18,6 +18,7 @@ from taskweaver_ext.errors import KernelDiedError
 from tests.support.executions import (
     DIE_ON_A_THREAD,
     LIMIT_SECONDS,
+    OpenEnvironment,
     has_ended,
     kernel_pid,
     run,
@@ -371,8 +372,10 @@ signal.signal(signal.SIGALRM, signal.SIG_DFL)
     assert sorted(set(numbers)) == list(range(20_000))
 
 
-def test_the_memory_limit_is_a_memory_error_and_the_kernel_lives(tmp_path: Path) -> None:
-    with Environment(tmp_path, memory_limit=512 << 20) as limited:
+def test_the_memory_limit_is_a_memory_error_and_the_kernel_lives(
+    open_environment: OpenEnvironment, tmp_path: Path
+) -> None:
+    with open_environment(tmp_path, memory_limit=512 << 20) as limited:
         limited.start_session("s1")
         limited.execute_code("s1", "x = 1")
 
