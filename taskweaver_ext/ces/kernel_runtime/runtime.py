@@ -96,9 +96,9 @@ class Runtime:
         self.context = plugin_api.PluginContext(publish, env_id=env_id, session_id=session_id)
         self.plugins = plugin_api.LoadedPlugins(self.context, shell.user_ns)
 
-    def say_hello(self, key: str) -> None:
+    def say_hello(self, key: str, **more: str) -> None:
         """Tell the client that this kernel is ready."""
-        hello = {"key": key, "pid": os.getpid(), "python": sys.version.split()[0]}
+        hello = {"key": key, "pid": os.getpid(), "python": sys.version.split()[0], **more}
         self.queue.say(HELLO, json.dumps(hello))
 
     def send_message(self, message_type: str, content: bytes) -> None:

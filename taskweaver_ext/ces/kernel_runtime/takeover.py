@@ -22,6 +22,7 @@ from ipykernel.zmqshell import ZMQInteractiveShell
 from IPython.core.getipython import get_ipython
 
 from .launch import Kernel, limit_memory, packing_any_text
+from .process_place import process_place
 from .published import PublishedFrames
 from .runtime import NOT_FOR_THE_WIRE, MessageSocket, Runtime, message_type_of
 from .shell import Exit, Shell
@@ -72,7 +73,7 @@ def take_over(settings: dict[str, Any]) -> None:
     shell.displayhook.pub_socket = shell.display_pub.pub_socket = socket  # type: ignore[attr-defined]
     runtime.attach(kernel, env_id=settings["env_id"], session_id=settings["session_id"])
     runtime.context.carries_contents = True
-    runtime.say_hello(settings["key"])
+    runtime.say_hello(settings["key"], place=process_place())
 
 
 def _enter(cwd: str) -> None:

@@ -71,6 +71,11 @@ class ContainerKernelHost:
         return self._box.container_id
 
     @property
+    def pid(self) -> int | None:
+        """The kernel's process, where this machine can see it."""
+        return self._connection.kernel_pid if self._connection is not None else None
+
+    @property
     def programs(self) -> ContainerPrograms:
         """Where shells and programs of the session run, once the container does."""
         return self._box.programs

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import httpx
 
+from taskweaver_ext.ces.kernel_runtime.process_place import process_place
 from taskweaver_ext.ces.kernels.gateways.api import GatewayApi, GatewaySettings
 from taskweaver_ext.ces.kernels.gateways.connection import GatewayConnection
 from taskweaver_ext.ces.kernels.gateways.line import GatewayLine, LineRefusedError
@@ -84,6 +85,8 @@ class GatewayKernelHost:
         self._connection: GatewayConnection | None = None
         self._ending: threading.Thread | None = None
         self._was_killed = False
+        self.pid: int | None = None
+        """The kernel's process, where it is one of this machine."""
 
     def start(self) -> KernelConnection:
         """Start a kernel, connect to it and send our runtime."""
@@ -211,6 +214,8 @@ class GatewayKernelHost:
         for received in connection.receive(_HELLO_SECONDS):
             if isinstance(received, MessageReceived) and received.message_type == "hello":
                 has_said_hello = True
+                if "" != received.content["place"] == process_place():
+                    self.pid = received.content["pid"]
             if isinstance(received, KernelGone):
                 raise KernelNotReadyError(
                     f"The kernel behind {self._api.url} was gone before it was ready:"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import struct
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -210,6 +211,8 @@ class ContainerConnection(WireConnection):
         self._notices: deque[HostNotice] = deque()
         self._is_running = False
         self._is_lost = False
+        self.kernel_pid = _pid_of_peer(wire)
+        """The kernel's process as this machine numbers it, where that can be told."""
 
     def _attach(self, channel: zmq.Socket[bytes], port: int) -> None:
         # A channel that we have bound takes nothing once the kernel has left it.
@@ -273,6 +276,14 @@ class ContainerConnection(WireConnection):
         with contextlib.suppress(IndexError):
             while True:
                 yield self._notices.popleft()
+
+
+def _pid_of_peer(wire: socket.socket) -> int | None:
+    if wire.family != socket.AF_UNIX:
+        return None
+    credentials = wire.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid: int = struct.unpack("3i", credentials)[0]
+    return pid or None  # 0: it is none that we can see
 
 
 def _translate_path(content: dict[str, Any], inside: str, outside: str) -> None:
