@@ -276,7 +276,7 @@ class PythonTool(ClosedByWith):
             started.add(key)  # before it is: who ends the session must know of it
         try:
             if not is_started:
-                self._environment.start_session(key, cwd=cwd)
+                self._environment.start_session(key, cwd=cwd, wait=False)
             elif reset:
                 self._environment.restart_session(key)
         except BaseException:

@@ -442,9 +442,9 @@ def test_an_interrupt_while_the_kernel_starts_is_heeded(
     with Environment(tmp_path) as environment, PythonTool(environment, cwd=tmp_path) as tool:
         plain = environment.start_session
 
-        def be_interrupted_while_starting(session_id: str, cwd: Path) -> None:
+        def be_interrupted_while_starting(session_id: str, *, cwd: Path, wait: bool) -> None:
             tool.interrupt()
-            plain(session_id, cwd=cwd)
+            plain(session_id, cwd=cwd, wait=wait)
 
         monkeypatch.setattr(environment, "start_session", be_interrupted_while_starting)
         result = tool.run(["open('mark', 'w')", "1"], timeout=60)
@@ -455,6 +455,22 @@ def test_an_interrupt_while_the_kernel_starts_is_heeded(
     assert "Cell 1 of 2 failed: Command was cancelled. 1 later cell was not run." in result.text
     assert not (tmp_path / "mark").exists()
     assert after.text == "next"
+
+
+def test_an_interrupt_does_not_wait_for_a_kernel_that_takes_long_to_start(tmp_path: Path) -> None:
+    prelude = "import pathlib, time; pathlib.Path('mark').touch(); time.sleep(1000)"
+    with PythonTool(cwd=tmp_path, prelude=prelude) as tool:
+
+        def interrupt_when_it_starts() -> None:
+            wait_until((tmp_path / "mark").exists)
+            tool.interrupt()
+
+        interrupter = threading.Thread(target=interrupt_when_it_starts)
+        interrupter.start()
+        result = tool.run(["1"], timeout=0)
+        interrupter.join()
+
+    assert [cell.status for cell in result.cells] == [ExecutionStatus.CANCELLED]
 
 
 def test_an_interrupt_between_two_cells_is_heeded(tool: PythonTool) -> None:
@@ -487,7 +503,7 @@ def test_a_session_that_is_ended_while_its_kernel_starts_leaves_none(
         monkeypatch.setattr(environment._source, "start", end_while_starting)
         result = tool.run(["1"])
 
-        assert "was stopped while its kernel started" in result.text
+        assert "has been stopped" in result.text
         assert environment.sessions() == []
 
 
