@@ -79,6 +79,8 @@ ORDER = (
     "ces.kernels.gateways.api",
     "ces.kernels.gateways.messages",
     "ces.kernels.gateways.line",
+    "ces.kernels.gateways.lasting_line",
+    "ces.kernels.gateways.received_frames",
     "ces.kernels.gateways.connection",
     "ces.kernels.gateways.process",
     "ces.kernels.gateway",

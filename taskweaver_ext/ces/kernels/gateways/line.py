@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import ssl
 import time
@@ -99,6 +100,12 @@ class GatewayLine:
         """Whether decrypted bytes are waiting, which no descriptor tells of."""
         stream = self._websocket.sock
         return isinstance(stream, ssl.SSLSocket) and stream.pending() > 0
+
+    def is_readable(self) -> bool:
+        """Whether there is something to read now."""
+        poller = select.poll()
+        poller.register(self, select.POLLIN)
+        return self.has_more_than_the_socket_shows() or bool(poller.poll(0))
 
     def send(
         self,
