@@ -40,6 +40,11 @@ No model is set, so nobody can answer. Put one of these into taskweaver_config.j
 Without a model: lines that begin with > run Python, lines with ! run shell, and /demo plays a
 scripted demonstration."""
 
+_NO_MODEL_IN_SHORT = (
+    "none is set; put llm.api_key and llm.model into taskweaver_config.json, or set llm.api_type"
+    " to local after: taskweaver-ext model fetch"
+)
+
 _logger = logging.getLogger(__name__)
 
 
@@ -70,6 +75,16 @@ class ModelPool:
                 self._models[alias] = create_chat_model(self._settings(alias))
             return self._models[alias]
 
+    def describe(self) -> str:
+        """Return in one line which model answers, or what is to be done about it."""
+        try:
+            settings = ModelSettings.from_mapping(self._config.llm.settings)
+            if self._override is None and _is_unset(settings):
+                return _NO_MODEL_IN_SHORT
+            return self.find("").name
+        except ConfigError as error:
+            return f"cannot be used: {error}"
+
     def close(self) -> None:
         """Let go of the models that were made here."""
         with self._lock:
@@ -80,9 +95,8 @@ class ModelPool:
     def _settings(self, alias: str) -> ModelSettings:
         llm = self._config.llm
         if not alias:
-            is_unset = not llm.settings.keys() & {"llm.api_key", "llm.api_base"}
             settings = ModelSettings.from_mapping(llm.settings)
-            if is_unset and not settings.api_key and settings.api_type not in ("local", "ollama"):
+            if _is_unset(settings):
                 raise ConfigError(NO_MODEL)
             return settings
         if alias not in llm.alternatives:
@@ -203,6 +217,10 @@ class TaskWeaverApp(ClosedByWith):
         """The plugins of the project, with what is wrong with the others."""
         return self._injector.get(PluginRegistry)
 
+    def describe_model(self) -> str:
+        """Return in one line which model answers, or what is to be done about it."""
+        return self._injector.get(ModelPool).describe()
+
     @property
     def environment(self) -> Environment:
         """Where the kernels of the sessions are."""
@@ -276,6 +294,12 @@ class TaskWeaverApp(ClosedByWith):
         if self._parts.environment is not None:
             self._parts.environment.close()
         self._injector.get(ModelPool).close()
+
+
+def _is_unset(settings: ModelSettings) -> bool:
+    """Whether nobody has said where a model is to be found."""
+    has_place = settings.api_key or settings.api_base or settings.api_type in ("local", "ollama")
+    return not has_place
 
 
 def _with_alternative(

@@ -58,6 +58,28 @@ def test_two_sessions_at_once_do_not_mix(tmp_path: Path) -> None:
     assert values == {"ada": "'ada'", "bob": "'bob'"}
 
 
+@pytest.mark.parametrize(
+    ("settings", "description"),
+    [
+        ({}, "none is set; put llm.api_key"),
+        ({"llm.api_key": "", "llm.model": "gpt-4o"}, "none is set; put llm.api_key"),
+        ({"llm.api_key": "k", "llm.model": "gpt-4o"}, "gpt-4o at https://api.openai.com/v1"),
+        ({"llm.api_type": "ollama", "llm.model": "qwen3"}, "qwen3 at http://localhost:11434/v1"),
+        ({"llm.api_type": "local", "llm.model": "/m/smol.gguf"}, "smol on this machine"),
+        ({"llm.api_type": "olama"}, "cannot be used: The model's settings"),
+        ({"llm.api_type": "azure", "llm.api_key": "k"}, "cannot be used: llm.api_type is"),
+    ],
+)
+def test_an_application_says_in_one_line_which_model_answers(
+    tmp_path: Path, settings: dict[str, object], description: str
+) -> None:
+    with TaskWeaverApp(tmp_path, settings) as app:
+        said = app.describe_model()
+
+    assert said.startswith(description)
+    assert "\n" not in said
+
+
 def test_a_taskweaver_project_loads_unchanged(tmp_path: Path) -> None:
     config = {
         "llm.api_base": "https://api.example.com/v1",

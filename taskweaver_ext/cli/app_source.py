@@ -47,12 +47,10 @@ def _create_demo(app: TaskWeaverApp) -> tuple[ChatSession, Callable[[], None]]:
 
 def _describe(app: TaskWeaverApp, session: ChatSession) -> list[tuple[str, str]]:
     config = app.config
-    model = str(config.llm.settings.get("llm.model") or "")
-    provider = str(config.llm.settings.get("llm.api_type") or "openai")
     details = [
         ("project", str(config.app_base_dir)),
         ("folder", str(session.session_dir)),
-        ("model", f"{model} ({provider})" if model else provider),
+        ("model", app.describe_model()),
         ("kernel", config.execution_service.kernel_mode),
         ("plugins", ", ".join(plugin.name for plugin in app.plugins) or "none"),
     ]
