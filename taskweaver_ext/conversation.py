@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, NewType, TypeAlias, TypedDict, get_args
+from typing import Any, Literal, NewType, NotRequired, TypeAlias, TypedDict, get_args
 
 from taskweaver_ext.errors import ProtocolError
 
@@ -86,6 +86,7 @@ class RoundDict(TypedDict):
     user_query: str
     state: RoundState
     post_list: list[PostDict]
+    error: NotRequired[str]
 
 
 @dataclass(slots=True)
@@ -219,6 +220,8 @@ class Round:
     user_query: str
     state: RoundState
     post_list: list[Post] = field(default_factory=list)
+    error: str = ""
+    """Why it failed, if it did."""
 
     @staticmethod
     def create(
@@ -245,12 +248,15 @@ class Round:
 
     def to_dict(self) -> RoundDict:
         """Return what `from_dict` takes."""
-        return {
+        content: RoundDict = {
             "id": self.id,
             "user_query": self.user_query,
             "state": self.state,
             "post_list": [post.to_dict() for post in self.post_list],
         }
+        if self.error:
+            content["error"] = self.error
+        return content
 
     @staticmethod
     def from_dict(content: Mapping[str, Any]) -> Round:
@@ -265,12 +271,14 @@ class Round:
             raise ProtocolError(
                 f"A round cannot be {content['state']!r}. Use one of: {', '.join(states)}."
             )
-        return Round.create(
+        rebuilt = Round.create(
             user_query=content["user_query"],
             id=content.get("id"),
             state=content["state"],
             post_list=map(Post.from_dict, content.get("post_list") or ()),
         )
+        rebuilt.error = content.get("error") or ""
+        return rebuilt
 
 
 def _new_id(prefix: str) -> str:

@@ -15,7 +15,7 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.execution import OnInput
 from taskweaver_ext.ces.results import ExecutionResult
 from taskweaver_ext.config import Config, ReplyForm
-from taskweaver_ext.conversation import AttachmentType, Post, Round
+from taskweaver_ext.conversation import Attachment, AttachmentType, Post, Round
 from taskweaver_ext.errors import ConfigError, SessionError, TaskWeaverError
 from taskweaver_ext.event_emitter import SessionEventEmitter
 from taskweaver_ext.llm.chat_model import ChatModel
@@ -48,6 +48,8 @@ from taskweaver_ext.session_files import SessionFile, copy_into
 from taskweaver_ext.session_turns import SessionTurns
 
 MAX_SHARED_RESULT_CHARS = 2000
+MAX_KEPT_RESULT_CHARS = 20_000
+"""How much of what a person's code wrote is kept with it: about what the console shows."""
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _logger = logging.getLogger(__name__)
@@ -99,6 +101,9 @@ class Session:
         _make_folder(self.cwd)
         self.emitter = SessionEventEmitter()
         self.memory = Memory()
+        """What the roles know."""
+        self.rounds: list[Round] = []
+        """All that was said and run, oldest first."""
         self.usage = TokenCounter()
         self.approval = approval or Approval()
         self.shares_runs = False
@@ -279,6 +284,9 @@ class Session:
             post.end(str(error))
             raise
         post.update_attachment(status_name(result), AttachmentType.execution_status)
+        seen = describe_result(result, max_chars=MAX_KEPT_RESULT_CHARS)
+        # No event: whoever listens has seen it come.
+        post.post.add_attachment(Attachment.create(AttachmentType.execution_result, seen))
         if paths := artifact_paths(result.artifact, self.cwd):
             post.update_attachment("\n".join(paths), AttachmentType.artifact_paths, extra=paths)
         post.end()
@@ -308,6 +316,7 @@ class Session:
         Args:
             raises: Whether failures of ours go on to the caller after they were told.
         """
+        self.rounds.append(chat_round)
         self._emit(SessionEventType.session_new_round, "New round")
         self.emitter.start_round(chat_round.id)
         try:
@@ -317,7 +326,8 @@ class Session:
             chat_round.change_round_state("failed")
             if not isinstance(error, Exception):
                 raise  # Ctrl-C, which is not ours to explain
-            self.emitter.emit_error(_explain(error, chat_round))
+            chat_round.error = _explain(error, chat_round)
+            self.emitter.emit_error(chat_round.error)
             if raises:
                 raise
         finally:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,11 +18,14 @@ from tests.support.terminal_program import LIMIT_SECONDS
 
 
 def test_piped_input_is_one_request_per_line_with_plain_output(project: Path) -> None:
-    done = run_piped(project, "> x = 20\n> print(x + 1)\n! echo from shell; echo oops >&2\n/mode\n")
+    requests = ["> x = 20", "> print(x + 1)", "! echo from shell; echo oops >&2", "/mode", "/info"]
+
+    done = run_piped(project, "\n".join(requests))
 
     assert done.stdout == "21\nfrom shell\n"
     assert "oops" in done.stderr
     assert "go to: agent" in done.stderr
+    assert "model    none is set; put llm.api_key" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
     assert done.returncode == 0
 
@@ -32,6 +37,40 @@ def test_a_failed_request_is_exit_code_1_and_the_next_one_is_still_done(project:
     assert "ZeroDivisionError" in done.stderr
     assert "No model is set" in done.stderr
     assert done.returncode == 1
+
+
+def test_a_saved_session_has_all_that_was_seen_also_what_the_agent_has_forgotten(
+    project: Path,
+) -> None:
+    requests = [
+        "> print('from', 'python')",
+        "! echo from shell; echo oops >&2",
+        "> 1/0",
+        "plan something 好",
+        "/context clear",
+        "/save saved.json",
+    ]
+
+    done = run_piped(project, "\n".join(requests))
+
+    assert "Saved 4 round(s)" in done.stderr
+    text = (project / "saved.json").read_text()
+    python, shell, failing, agent = json.loads(text)["rounds"]
+    assert python["user_query"] == "print('from', 'python')"
+    assert "from python" in result_of(python)
+    assert "from shell" in result_of(shell)
+    assert "oops" in result_of(shell)
+    assert "ZeroDivisionError" in result_of(failing)
+    assert agent["user_query"] == "plan something 好"
+    assert agent["error"].startswith("No model is set")
+    assert "好" in text, "people read it, too"
+
+
+def result_of(chat_round: dict[str, Any]) -> str:
+    """What is kept of an execution."""
+    [post] = chat_round["post_list"]
+    attached = {one["type"]: one["content"] for one in post["attachment_list"]}
+    return str(attached["execution_result"])
 
 
 def test_a_signal_ends_a_piped_chat_that_waits_for_a_line(project: Path) -> None:

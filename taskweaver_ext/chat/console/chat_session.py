@@ -40,7 +40,11 @@ class ChatSession(Protocol):
 
     @property
     def memory(self) -> Memory:
-        """What was said."""
+        """What the agent knows of what was said."""
+
+    @property
+    def rounds(self) -> list[Round]:
+        """All that was said and run, oldest first."""
 
     @property
     def session_dir(self) -> Path:

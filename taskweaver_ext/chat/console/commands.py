@@ -100,11 +100,10 @@ class Commands:
         words = _words(arguments)
         folder = self._runner.session.session_dir
         path = Path(words[0]).expanduser() if words else folder / "transcript.json"
-        rounds = [one.to_dict() for one in self._runner.session.memory.rounds]
-        text = json.dumps(
-            {"session_id": self._runner.session.session_id, "rounds": rounds}, indent=2
-        )
-        path.write_text(text, encoding="utf-8")
+        rounds = [one.to_dict() for one in self._runner.session.rounds]
+        transcript = {"session_id": self._runner.session.session_id, "rounds": rounds}
+        text = json.dumps(transcript, ensure_ascii=False, indent=2, default=str)
+        path.write_text(text, encoding="utf-8", errors="replace")
         self._say(f"Saved {len(rounds)} round(s) to {path.absolute()}")
 
     def _info(self, _arguments: str) -> None:

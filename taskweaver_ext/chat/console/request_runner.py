@@ -116,6 +116,9 @@ class RequestRunner:
             hearing = Hearing(demo.emitter, self.display.inbox)
             return self._send(demo, hearing, self.source.demo_request, [])
         finally:
+            for one in demo.rounds:  # it has been seen, and is not to pass for a model's work
+                one.user_query = f"[Demo] {one.user_query}"
+                self.session.rounds.append(one)
             self._work(end_demo)
 
     def begin_session(self) -> None:
