@@ -94,8 +94,12 @@ class KernelReader:
         )
 
     def start(self) -> None:
-        """Begin to read."""
-        self._thread.start()
+        """Begin to read; the connection is closed should that fail, and when the reader ends."""
+        try:
+            self._thread.start()
+        except RuntimeError:  # the machine has no thread left for it
+            self._connection.close()
+            raise
 
     def submit(self, execution: Execution) -> None:
         """Start an execution; the one before it must have ended."""

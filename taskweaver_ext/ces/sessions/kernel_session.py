@@ -361,8 +361,7 @@ class KernelSession:
         reader = KernelReader(kernel.host, kernel.connection, self._late_outputs.take, self._id)
         try:
             reader.start()
-        except BaseException:  # the machine may have no thread left for it
-            kernel.connection.close()
+        except BaseException:  # the machine may have no thread left for it, or Ctrl-C came
             kernel.host.stop()
             raise
         return kernel, reader

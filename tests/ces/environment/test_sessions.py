@@ -336,3 +336,19 @@ def test_both_ways_of_starting_give_a_working_kernel(tmp_path: Path, warm_start:
         assert heard.text() == "True\n"
         assert "ZeroDivisionError" in (heard.result.error or "")
         assert run(environment, "print('again')").text() == "again\n"
+
+
+def test_ctrl_c_just_when_a_kernel_is_being_listened_to_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_thread = threading.Thread.start
+
+    def start_and_interrupt(thread: threading.Thread) -> None:
+        start_thread(thread)
+        if thread.name.startswith("taskweaver-reader"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", start_and_interrupt)
+
+    with Environment(tmp_path) as environment, pytest.raises(KeyboardInterrupt):
+        environment.start_session("s1")
