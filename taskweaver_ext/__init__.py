@@ -4,10 +4,7 @@ Everything public is here, and is imported when it is first asked for: a command
 that needs one name does not pay for the others.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # as type checkers know it; importing it takes as long as all the rest
 
 if TYPE_CHECKING:
     from taskweaver_ext.app import TaskWeaverApp as TaskWeaverApp
@@ -146,6 +143,8 @@ if not TYPE_CHECKING:  # a type checker that saw this would believe in every nam
         module = _MODULE_OF_NAME.get(name)
         if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
         value = getattr(import_module(module), name)
         globals()[name] = value
         return value

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import signal
 import sys
 from importlib import import_module
 from typing import NoReturn
@@ -58,6 +59,7 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command = import_module(f"taskweaver_ext.cli.{cmd_name}").command
+        _let_interrupts_be_raised()
         assert isinstance(command, click.Command)
         return command
 
@@ -75,6 +77,12 @@ class _Commands(click.Group):
             advice = f" Did you mean {similar[0]!r}?" if similar else ""
             raise click.UsageError(f"There is no command {args[0]!r}.{advice}", ctx)
         return super().resolve_command(ctx, args)
+
+
+def _let_interrupts_be_raised() -> None:
+    """From now on there may be something to clean up when Ctrl-C is pressed."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _show_version(ctx: click.Context, _parameter: click.Parameter, is_wanted: bool) -> None:
@@ -142,6 +150,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _show_error(str(error), getattr(error, "hint", ""))
         sys.exit(EXIT_MISUSED if isinstance(error, ConfigError) else EXIT_FAILED)
     except Exception as error:  # whatever it is, a person is to read it
+        if isinstance(error.__cause__, KeyboardInterrupt):  # it came while a class was made
+            sys.exit(EXIT_INTERRUPTED)
         if is_debugging:
             raise
         _show_error(*_explain(error, arguments))
@@ -178,7 +188,3 @@ def _show_error(message: str, hint: str) -> None:
     click.echo(f"error: {message}", err=True)
     if hint:
         click.echo(f"hint: {hint}", err=True)
-
-
-if __name__ == "__main__":
-    main()

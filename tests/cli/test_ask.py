@@ -16,7 +16,7 @@ from tests.support.emulated_terminal import EmulatedTerminal
 from tests.support.model_server import HttpFailure, ModelServer, ScriptedAnswer, ScriptEntry
 from tests.support.terminal_program import LIMIT_SECONDS
 
-PROGRAM = [sys.executable, "-m", "taskweaver_ext.cli.main"]
+PROGRAM = [sys.executable, "-m", "taskweaver_ext.cli"]
 
 
 def planner(message: str, to: str) -> ScriptedAnswer:

@@ -59,7 +59,7 @@ def examine(tmp_path: Path) -> Callable[..., Any]:
     def examine(*arguments: str, **variables: str) -> tuple[int, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("LLM_")}
         result = subprocess.run(
-            [sys.executable, "-m", "taskweaver_ext.cli.main", "doctor", *arguments],
+            [sys.executable, "-m", "taskweaver_ext.cli", "doctor", *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

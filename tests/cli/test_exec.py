@@ -17,7 +17,7 @@ import pytest
 from tests.support.executions import has_ended, wait_until
 from tests.support.terminal_program import LIMIT_SECONDS, TerminalProgram
 
-PROGRAM = [sys.executable, "-m", "taskweaver_ext.cli.main", "exec"]
+PROGRAM = [sys.executable, "-m", "taskweaver_ext.cli", "exec"]
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from taskweaver_ext.errors import KernelStartError
 from tests.support.containers import IMAGE, require_engine
 from tests.support.executions import LIMIT_SECONDS
 
-PROGRAM = [sys.executable, "-m", "taskweaver_ext.cli.main"]
+PROGRAM = [sys.executable, "-m", "taskweaver_ext.cli"]
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,7 @@ def test_an_installed_wheel_brings_the_whole_template(tmp_path: Path) -> None:
     )
 
     done = subprocess.run(
-        [sys.executable, "-m", "taskweaver_ext.cli.main", "init", str(tmp_path / "made")],
+        [sys.executable, "-m", "taskweaver_ext.cli", "init", str(tmp_path / "made")],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(installed)},
         cwd=tmp_path,
         capture_output=True,

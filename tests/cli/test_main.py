@@ -109,10 +109,32 @@ def test_what_a_prompt_does_not_need_is_imported_after_it() -> None:
     assert not loaded & {"rich.markdown", "IPython", "pygments", "openai", "httpx"}
 
 
+@pytest.mark.parametrize(
+    "module", ["click", "taskweaver_ext.cli.chat", "taskweaver_ext.cli.open_chat"]
+)
+def test_ctrl_c_while_modules_are_imported_ends_the_program_quietly(module: str) -> None:
+    source = f"""
+import os, signal, sys
+from taskweaver_ext.cli.__main__ import main
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+sys.argv = ["taskweaver-ext", "chat"]
+main()
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", source], stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+    )
+
+    assert (result.returncode, result.stdout, result.stderr.strip()) == (130, b"", b"")
+
+
 def test_help_that_cannot_be_written_is_a_failure_in_one_line_and_a_next_step() -> None:
     with open("/dev/full", "w") as full:
         result = subprocess.run(
-            [sys.executable, "-m", "taskweaver_ext.cli.main", "--help"],
+            [sys.executable, "-m", "taskweaver_ext.cli", "--help"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -19,7 +19,7 @@ import pytest
 from tests.support.executions import wait_until
 from tests.support.terminal_program import LIMIT_SECONDS, TerminalProgram
 
-PROGRAM = [sys.executable, "-m", "taskweaver_ext.cli.main"]
+PROGRAM = [sys.executable, "-m", "taskweaver_ext.cli"]
 
 PRINT_PID_AND_WAIT = """
 import os, time

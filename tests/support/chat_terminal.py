@@ -14,7 +14,7 @@ from typing import TypeAlias
 from tests.support.emulated_terminal import EmulatedTerminal
 from tests.support.terminal_program import LIMIT_SECONDS
 
-CHAT = [sys.executable, "-m", "taskweaver_ext.cli.main", "chat"]
+CHAT = [sys.executable, "-m", "taskweaver_ext.cli", "chat"]
 PROMPT = "You ▸"
 
 

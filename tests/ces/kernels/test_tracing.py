@@ -80,7 +80,7 @@ def test_the_command_line_shows_the_trace_on_standard_error(
     monkeypatch.setenv("TASKWEAVER_DEBUG_STARTUP", "1")
 
     result = subprocess.run(
-        [sys.executable, "-m", "taskweaver_ext.cli.main", "run", "-c", "print(6 * 7)"],
+        [sys.executable, "-m", "taskweaver_ext.cli", "run", "-c", "print(6 * 7)"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
