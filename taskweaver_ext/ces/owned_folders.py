@@ -1,14 +1,17 @@
 """Whose is it? Temporary folders say which process they belong to, so that others can tidy up.
 
 A process that is killed leaves its folders behind. Whether it is gone is judged
-by more than its number, which may be another's by now; what cannot be judged
-(another machine's, another container's processes) is left alone.
+by more than its number, which may be another's by now. What cannot be judged is
+left alone: the processes of another machine that shares our temporary folder, or
+of another container; and what was there before this machine was started again,
+where the machine has no identity that outlasts its start.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import os
 import platform
 import re
@@ -25,6 +28,7 @@ PREFIX = "taskweaver-"
 """What the names of all temporary folders of ours begin with."""
 
 _OWNER = ".owner"
+_MACHINE_IDS = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 _LONGEST_OWNER = 500
 _SECONDS = 10
 
@@ -33,6 +37,8 @@ _SECONDS = 10
 class Owner:
     """A process that cannot be confused with any other."""
 
+    machine: str
+    """Tells machines apart: whatever is known only here says nothing about another's."""
     boot: str
     """Which start of the machine it belongs to; its name where that is not known."""
     namespace: str
@@ -44,29 +50,27 @@ class Owner:
     @classmethod
     def this_process(cls) -> Owner:
         """The one that asks."""
-        return cls(*_boot_and_namespace(), os.getpid(), _start_of(os.getpid()) or "")
+        boot, namespace = _boot_and_namespace()
+        return cls(_machine(), boot, namespace, os.getpid(), _start_of(os.getpid()) or "")
 
     @classmethod
     def parse(cls, label: str) -> Owner | None:
         """Read what `__str__` wrote; None for anything else."""
         parts = label.split("/")
-        if len(parts) != 4 or not parts[2].isdigit():
+        if len(parts) != 5 or not parts[3].isdigit():
             return None
-        return cls(parts[0], parts[1], int(parts[2]), parts[3])
+        return cls(parts[0], parts[1], parts[2], int(parts[3]), parts[4])
 
     def __str__(self) -> str:
-        return f"{self.boot}/{self.namespace}/{self.pid}/{self.started}"
+        return f"{self.machine}/{self.boot}/{self.namespace}/{self.pid}/{self.started}"
 
-    def is_dead(self, *, is_of_this_machine: bool = True) -> bool:
-        """Whether the process is gone for certain.
-
-        Args:
-            is_of_this_machine: Whether it ran here for certain; an engine elsewhere has clients
-                elsewhere.
-        """
+    def is_dead(self) -> bool:
+        """Whether the process is gone for certain."""
+        if self.machine != _machine():
+            return False
         boot, namespace = _boot_and_namespace()
-        if self.boot != boot:
-            return is_of_this_machine  # then it was before the machine was started again
+        if self.boot != boot:  # then it was before the machine was started again
+            return bool(_machine_id())
         return self.namespace == namespace and _start_of(self.pid) != self.started
 
 
@@ -144,6 +148,22 @@ def _read_owner(folder: Path) -> str:
 def _this_process(_pid: int) -> str:
     """Who asks, looked at once in each process."""
     return str(Owner.this_process())
+
+
+def _machine() -> str:
+    """What tells this machine from others, as something that may be shown to anybody."""
+    # Machines that were copied have the same id, so the name counts as well.
+    known = f"{PREFIX}{_machine_id()} {platform.node()}"
+    return hashlib.sha256(known.encode()).hexdigest()[:16]
+
+
+def _machine_id() -> str:
+    """What stays the same when the machine is started again; empty where there is nothing."""
+    for path in _MACHINE_IDS:
+        with contextlib.suppress(OSError, ValueError):
+            if (found := path.read_text().strip()) and found != "uninitialized":
+                return found
+    return ""
 
 
 def _boot_and_namespace() -> tuple[str, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from taskweaver_ext.ces import owned_folders
 from taskweaver_ext.ces.owned_folders import (
     GivenFolder,
     Owner,
@@ -52,7 +53,7 @@ def test_what_the_dead_have_left_is_removed_and_nothing_else(tmp_path: Path) -> 
     shutil.rmtree(others[0])
 
 
-@pytest.mark.parametrize("content", ["", "nonsense", "a/b/c/d", "x" * 10_000])
+@pytest.mark.parametrize("content", ["", "nonsense", "a/b/c/d/e", "x" * 10_000])
 def test_an_owner_that_is_none_keeps_its_folder(tmp_path: Path, content: str) -> None:
     folder = folder_of_the_dead(tmp_path)
     (folder / ".owner").write_text(content)
@@ -83,27 +84,70 @@ def test_this_process_is_alive() -> None:
     owner = Owner.this_process()
 
     assert Owner.parse(str(owner)) == owner
-    assert not owner.is_dead(is_of_this_machine=True)
+    assert not owner.is_dead()
 
 
 @pytest.mark.parametrize(
-    ("changes", "is_here", "is_dead"),
+    ("changes", "is_dead"),
     [
-        ({"started": "1"}, True, True),  # another process has its number now
-        ({"pid": 2**22 + 1}, True, True),
-        ({"boot": "earlier"}, True, True),
-        ({"boot": "elsewhere"}, False, False),
-        ({"namespace": "1", "pid": 2**22 + 1}, True, False),  # in another container
+        ({"started": "1"}, True),  # another process has its number now
+        ({"pid": 2**22 + 1}, True),
+        ({"boot": "earlier"}, True),
+        ({"machine": "another", "boot": "another"}, False),
+        ({"machine": "a copy of this one", "pid": 2**22 + 1}, False),
+        ({"namespace": "1", "pid": 2**22 + 1}, False),  # in another container
     ],
 )
 def test_only_who_is_certainly_gone_counts_as_dead(
-    changes: dict[str, str | int], is_here: bool, is_dead: bool
+    changes: dict[str, str | int],
+    is_dead: bool,
+    machine_ids: Path,
 ) -> None:
+    machine_ids.write_text("0123456789abcdef\n")
     owner = replace(Owner.this_process(), **changes)  # type: ignore[arg-type]
 
-    assert owner.is_dead(is_of_this_machine=is_here) is is_dead
+    assert owner.is_dead() is is_dead
 
 
-@pytest.mark.parametrize("label", ["", "somebody", "a/b/c/d", "a/b/1", "a/b/7/c/d"])
+@pytest.mark.parametrize("content", [None, "", "uninitialized\n"])
+def test_a_machine_without_an_identity_does_not_judge_what_was_before_its_start(
+    content: str | None, machine_ids: Path
+) -> None:
+    if content is not None:
+        machine_ids.write_text(content)
+    owner = Owner.this_process()
+
+    assert not replace(owner, boot="earlier").is_dead()
+    assert replace(owner, started="1").is_dead()
+
+
+def test_machines_with_the_same_id_are_told_apart_by_their_names(
+    machine_ids: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine_ids.write_text("0123456789abcdef\n")
+    here = replace(Owner.this_process(), boot="earlier")
+    monkeypatch.setattr("platform.node", lambda: "another")
+
+    assert not here.is_dead()
+    assert "0123456789abcdef" not in str(here)
+
+
+def test_what_another_machine_has_in_a_shared_folder_is_left_alone(tmp_path: Path) -> None:
+    folder = folder_of_the_dead(tmp_path)
+    owner = Owner.parse((folder / ".owner").read_text())
+    assert owner is not None
+    (folder / ".owner").write_text(str(replace(owner, machine="another", boot="another")))
+
+    assert remove_abandoned_folders([tmp_path]) == []
+
+
+@pytest.fixture
+def machine_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the machine's identity is read; there is none yet."""
+    monkeypatch.setattr(owned_folders, "_MACHINE_IDS", (tmp_path / "machine-id",))
+    return tmp_path / "machine-id"
+
+
+@pytest.mark.parametrize("label", ["", "somebody", "a/b/c/d/e", "a/b/c/1", "a/b/c/7/d/e"])
 def test_a_label_that_is_not_ours_names_nobody(label: str) -> None:
     assert Owner.parse(label) is None

@@ -28,11 +28,10 @@ _log = logging.getLogger(__name__)
 def remove_leftovers(engine: Engine) -> list[str]:
     """Remove the containers and folders of processes that are gone; return their names."""
     removed = []
-    engine_is_here = engine.shares_this_machine
     for container in engine.list_ours():
         labels = container.get("Labels") or {}
         owner = Owner.parse(labels.get(OWNER_LABEL, ""))
-        is_dead = owner is not None and owner.is_dead(is_of_this_machine=engine_is_here)
+        is_dead = owner is not None and owner.is_dead()
         if not is_dead and container["Id"] not in engine.unremoved:
             continue
         name = str((container.get("Names") or [container["Id"]])[0]).lstrip("/")
