@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO
 
 import httpx
 
@@ -34,6 +35,7 @@ IDLE_SECONDS = 900.0
 """How long the gateway stays without kernels."""
 
 _START_SECONDS = 60.0
+_LOCK_SECONDS = 2 * _START_SECONDS
 _HEALTH_SECONDS = 5.0
 _STOP_SECONDS = 5.0
 _POLL_SECONDS = 0.05
@@ -88,9 +90,15 @@ def find_gateway() -> GatewaySettings:
 class SharedGateway:
     """The door to the shared gateway; any number of processes and threads may use it."""
 
-    def __init__(self, folder: Path | None = None, idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(
+        self,
+        folder: Path | None = None,
+        idle_seconds: float = IDLE_SECONDS,
+        lock_seconds: float = _LOCK_SECONDS,
+    ) -> None:
         self._folder = folder or default_folder()
         self._idle_seconds = idle_seconds
+        self._lock_seconds = lock_seconds
 
     def connect(self) -> GatewaySettings:
         """Find the gateway or start it; raises KernelStartError, or ConfigError without one."""
@@ -138,9 +146,18 @@ class SharedGateway:
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
-        """Only one process starts or ends the gateway at a time."""
-        with open(self._folder / _LOCK_FILE, "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        """Only one process starts or ends the gateway at a time; raises KernelStartError."""
+        path = self._folder / _LOCK_FILE
+        deadline = time.monotonic() + self._lock_seconds
+        with open(path, "w") as file:
+            while not _has_locked(file):
+                if time.monotonic() > deadline:
+                    raise KernelStartError(
+                        "Another process has been starting or ending the shared gateway for"
+                        f" {self._lock_seconds:g} s. If it hangs, end it: it holds {path}"
+                        f" (`fuser {path}` names it)."
+                    )
+                threading.Event().wait(_POLL_SECONDS)
             yield
 
     def _is_alive(self) -> bool:
@@ -221,3 +238,11 @@ class SharedGateway:
     def _last_words(self) -> str:
         text = (self._folder / _LOG_FILE).read_text(errors="replace")
         return text[-_LAST_WORDS_CHARACTERS:].strip()
+
+
+def _has_locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

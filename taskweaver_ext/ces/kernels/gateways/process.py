@@ -1,6 +1,6 @@
 """Run as a script: the gateway that processes of one user share.
 
-    python gateway_process.py LOCK_FILE METADATA_FILE IDLE_SECONDS
+    python process.py LOCK_FILE METADATA_FILE IDLE_SECONDS
 
 The token comes on standard input. As long as this process lives it holds the
 lock, so nobody has to guess from a process id; when it listens it writes the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.kernels.shared_gateway import SharedGateway
 from taskweaver_ext.ces.results import ExecutionStatus
+from taskweaver_ext.errors import KernelStartError
 from tests.support.executions import wait_until
 
 RACERS = 20
@@ -25,7 +27,6 @@ RACER = """
 import sys
 from pathlib import Path
 from taskweaver_ext.ces.kernels.shared_gateway import SharedGateway
-from taskweaver_ext.ces.results import ExecutionStatus
 gateway = SharedGateway(Path(sys.argv[1]))
 for _ in sys.stdin:  # one line for each race
     print(gateway.connect().url, flush=True)
@@ -139,6 +140,15 @@ def test_a_starter_that_is_killed_leaves_a_gateway_that_others_use(folder: Path)
     running = SharedGateway(folder).status()
     assert running is not None
     assert running.url == settings.url
+
+
+def test_a_starter_that_hangs_is_not_waited_for_without_end(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+
+        with pytest.raises(KernelStartError, match="Another process has been starting"):
+            SharedGateway(folder, lock_seconds=0.2).connect()
 
 
 def test_it_ends_by_itself_when_nobody_uses_it(folder: Path) -> None:
