@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 import zmq
 
+from taskweaver_ext.ces.guardian import Guardian
 from taskweaver_ext.ces.interpreters import explain_why_unusable
 from taskweaver_ext.ces.kernel_runtime.process_tree import MARK, ProcessFamily, kill_family
 from taskweaver_ext.ces.kernels.host import KernelConnection
@@ -277,7 +278,7 @@ class _ForkedProcess:
 
 
 class _OrdinaryProcess:
-    """A kernel started as any program is."""
+    """A kernel started as any program is; a guardian does for it what a zygote does for others."""
 
     def __init__(
         self,
@@ -301,6 +302,10 @@ class _OrdinaryProcess:
                 start_new_session=True,
             )
         self.pid = self._process.pid
+        self._guardian: Guardian | None = None
+        if bash := shutil.which("bash"):
+            with contextlib.suppress(OSError):  # where there is no room for it, we go without
+                self._guardian = Guardian(bash, ProcessFamily(self.pid, environment[MARK]))
 
     def has_ended(self, wait_seconds: float) -> bool:
         deadline = time.monotonic() + wait_seconds
@@ -313,6 +318,8 @@ class _OrdinaryProcess:
 
     def collect(self) -> int | None:
         code = self._process.wait()
+        if self._guardian is not None:
+            self._guardian.dismiss()
         return -code if code < 0 else code << 8
 
 
