@@ -186,7 +186,8 @@ class _Run:
         self._signals = signals
         if cwd is None and mode is EnvMode.Local:
             cwd = Path.cwd()  # elsewhere, what is here is seen only by whoever is given it
-        with Environment(folder, mode, python=python) as self._environment:
+        # A process to fork kernels from pays only for those who need more than one.
+        with Environment(folder, mode, python=python, warm_start=False) as self._environment:
             self._environment.start_session(
                 _SESSION, session_dir=folder, cwd=cwd, on_late_output=self._view.show
             )

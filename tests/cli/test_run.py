@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.executions import wait_until
+from tests.support.executions import has_ended, wait_until
 from tests.support.terminal_program import LIMIT_SECONDS, TerminalProgram
 
 PROGRAM = [sys.executable, "-m", "taskweaver_ext.cli"]
@@ -508,3 +508,26 @@ def test_ctrl_c_withdraws_a_question_and_shows_typing_again(
     assert program.wait() == 130
     assert "[Cancelled]" in program.seen
     assert program.echoes
+
+
+def test_one_kernel_is_not_worth_a_process_to_fork_kernels_from(start: Callable[..., Any]) -> None:
+    process = start("-c", "import os; print(os.getppid())")
+
+    output, _ = process.communicate(timeout=LIMIT_SECONDS)
+
+    assert int(output) == process.pid
+
+
+def test_a_command_that_is_killed_leaves_no_process(start: Callable[..., Any]) -> None:
+    process = start(
+        "-c",
+        "import subprocess, time\n"
+        "child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(600)\n",
+    )
+    child = int(process.stdout.readline())
+
+    process.kill()
+
+    wait_until(lambda: has_ended(child))
