@@ -38,17 +38,6 @@ _TOOL_MODES: dict[str, ToolMode] = {
 }
 """What TASKWEAVER_PY may say."""
 
-_REFLOWING_TERMINALS = (
-    "TMUX",
-    "VTE_VERSION",
-    "KONSOLE_VERSION",
-    "KITTY_WINDOW_ID",
-    "WEZTERM_PANE",
-    "ALACRITTY_WINDOW_ID",
-    "ITERM_SESSION_ID",
-    "WT_SESSION",
-)
-"""Variables that these terminals set."""
 _BLOCKED_FUNCTIONS = (
     "eval exec execfile compile raw_input reload __import__ getattr setattr delattr vars globals"
     " locals __getattribute__ __setattr__ __delattr__"
@@ -264,12 +253,6 @@ def wants_color() -> bool:
 def has_simple_terminal() -> bool:
     """Whether our terminal, should we have one, can only print lines, or nobody says what it is."""
     return os.environ.get("TERM", "") in ("", "dumb", "unknown")
-
-
-def has_reflowing_terminal() -> bool:
-    """Whether our terminal is one of those known to wrap long lines anew when it is narrowed."""
-    is_other = "XTERM_VERSION" in os.environ or ("STY" in os.environ and "TMUX" not in os.environ)
-    return not is_other and any(name in os.environ for name in _REFLOWING_TERMINALS)
 
 
 def docker_host() -> str:

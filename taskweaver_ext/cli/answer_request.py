@@ -64,11 +64,7 @@ def answer_request(
 
 def _make_runner(app: TaskWeaverApp, answers: list[str], *, is_live: bool) -> RequestRunner:
     encoding = sys.stderr.encoding
-    screen = (
-        TerminalScreen(_STDERR, encoding, is_reflowing=config.has_reflowing_terminal())
-        if is_live
-        else PlainScreen(_STDERR, encoding)
-    )
+    screen = TerminalScreen(_STDERR, encoding) if is_live else PlainScreen(_STDERR, encoding)
     transcript = Transcript(
         *screen.size(),
         Painter(is_live and config.wants_color()),

@@ -54,7 +54,7 @@ def _is_interactive() -> bool:
 def _chat_on_terminal(source: SessionSource, history_path: Path) -> int:
     chat = ConsoleChat(
         source,
-        TerminalScreen(_STDOUT, sys.stdout.encoding, is_reflowing=config.has_reflowing_terminal()),
+        TerminalScreen(_STDOUT, sys.stdout.encoding),
         has_color=config.wants_color(),
         history_path=history_path,
     )

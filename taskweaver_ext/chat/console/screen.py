@@ -4,6 +4,10 @@ A terminal keeps finished rows in its scrollback; below them a few live rows are
 again and again, each change in one write, nothing erased that stays the same. Every row is
 written with line wrapping off: a character that is wider than we think is cut off at the
 edge and cannot push the rows below it.
+
+Between two updates the cursor waits, hidden, where the live rows begin. Terminals keep it there
+when they are resized, also those that wrap long rows anew, and those whose new size reaches us
+late: however many rows ours have become, they are below the cursor.
 """
 
 from __future__ import annotations
@@ -15,8 +19,7 @@ import shutil
 from collections.abc import Iterable
 from typing import Protocol
 
-from taskweaver_ext.chat.console.rows import NO_LIMIT, cell_width
-from taskweaver_ext.text.terminal import strip_terminal
+from taskweaver_ext.chat.console.rows import NO_LIMIT
 
 _BEGIN = "\x1b[?2026h\x1b[?7l"
 """Show nothing until the end of the update; do not wrap lines."""
@@ -25,6 +28,9 @@ _HIDE_CURSOR = "\x1b[?25l"
 _SHOW_CURSOR = "\x1b[?25h"
 _ERASE_REST_OF_LINE = "\x1b[K"
 _ERASE_BELOW = "\x1b[J"
+_ERASE_ALL_FROM_HERE = f"{_ERASE_REST_OF_LINE}\x1b[C{_ERASE_BELOW}\r"
+"""From the start of a row. Some terminals keep what is erased from the top left corner in their
+scrollback; hence the step to the right."""
 _ROWS_PER_WRITE = 1000
 
 
@@ -44,18 +50,12 @@ class Screen(Protocol):
 class TerminalScreen:
     """A terminal that can move its cursor."""
 
-    def __init__(
-        self, descriptor: int, encoding: str = "utf-8", *, is_reflowing: bool = False
-    ) -> None:
-        """Draw on a terminal.
-
-        Args:
-            is_reflowing: Whether it wraps rows that are there already when it is narrowed.
-        """
+    def __init__(self, descriptor: int, encoding: str = "utf-8") -> None:
         self._descriptor = descriptor
         self._encoding = encoding
-        self._is_reflowing = is_reflowing
         self._live: list[str] = []
+        self._live_size = (0, 0)
+        """The terminal's size when the live rows were drawn."""
 
     def size(self) -> tuple[int, int]:
         """Columns and rows that can be used, as they are now.
@@ -72,22 +72,22 @@ class TerminalScreen:
     def update(self, finished: Iterable[str], live: list[str]) -> None:
         """Add finished rows, and show `live` below them in place of the live rows before."""
         rows = list(finished)
-        if not rows and live == self._live:
+        size = self.size()
+        is_resized = bool(self._live) and size != self._live_size
+        if not rows and live == self._live and not is_resized:
             return
         text = [_BEGIN, "\r"]
-        height = self._live_height()
-        if height > 1:
-            text.append(f"\x1b[{height - 1}A")
-        is_reflowed = height > len(self._live)
-        if is_reflowed:  # rows that are written over would stay parts of longer ones
-            text.append(_ERASE_BELOW)
+        if is_resized:  # rows that are written over would stay parts of longer ones
+            text.append(_ERASE_ALL_FROM_HERE)
         for row in rows:
             text.append(f"{row}{_ERASE_REST_OF_LINE}\r\n")
-        text.append(self._redrawn(live, is_moved=bool(rows) or is_reflowed))
-        text.append(_END)
+        text.append(self._redrawn(live, is_moved=bool(rows) or is_resized))
+        if len(live) > 1:
+            text.append(f"\x1b[{len(live) - 1}A")
+        text += ["\r", _END]
         if bool(live) != bool(self._live):
             text.append(_HIDE_CURSOR if live else _SHOW_CURSOR)
-        self._live = live
+        self._live, self._live_size = live, size
         self._write("".join(text))
 
     def clear(self) -> None:
@@ -95,26 +95,17 @@ class TerminalScreen:
         self._live = []
         self._write(f"\x1b[H{_ERASE_BELOW}")
 
-    def _live_height(self) -> int:
-        """How many rows of the screen the live rows take now."""
-        if not self._is_reflowing:
-            return len(self._live)
-        columns = self.size()[0] + 1
-        widths = [cell_width(strip_terminal(row)) for row in self._live]
-        return sum(max(1, -(-width // columns)) for width in widths)
-
     def _redrawn(self, live: list[str], *, is_moved: bool) -> str:
         """Write over the old live rows, whose place may have moved."""
         if not live:
-            return _ERASE_BELOW
-        has_more_below = is_moved or len(self._live) > len(live)
+            return _ERASE_ALL_FROM_HERE
         drawn = []
         for number, row in enumerate(live):
             is_same = not is_moved and number < len(self._live) and self._live[number] == row
-            # What is below can only be erased from the end of the last row.
-            is_needed = has_more_below and number == len(live) - 1
-            drawn.append(f"{row}{_ERASE_REST_OF_LINE}" if is_needed or not is_same else "")
-        return "\r\n".join(drawn) + (_ERASE_BELOW if has_more_below else "")
+            is_last = number == len(live) - 1
+            drawn.append(f"{row}{_ERASE_REST_OF_LINE}" if is_last or not is_same else "")
+        # Whatever is left of older rows is below, also when the terminal has wrapped them anew.
+        return "\r\n".join(drawn) + _ERASE_BELOW
 
     def _write(self, text: str) -> None:
         write_all(self._descriptor, text.encode(self._encoding, "replace"))

@@ -128,23 +128,50 @@ def test_a_pipe_gets_finished_rows_alone() -> None:
     os.close(read)
 
 
-@pytest.mark.parametrize(
-    ("is_reflowing", "way_back"), [(False, b"\x1b[1A"), (True, b"\x1b[4A\x1b[J")]
-)
-def test_live_rows_that_a_narrower_terminal_has_wrapped_are_drawn_over(
-    is_reflowing: bool, way_back: bytes
-) -> None:
+def wrapped_anew(screen: EmulatedScreen, columns: int, rows: int) -> EmulatedScreen:
+    """What a terminal that wraps long rows when it is narrowed shows then."""
+    narrow = EmulatedScreen(columns, rows)
+    cursor_row, _ = screen.cursor
+    pieces: list[str] = []
+    for number, line in enumerate(screen.lines, 1):
+        if number == cursor_row:
+            cursor_row_now = len(pieces) + 1
+        pieces += [line[start : start + columns] for start in range(0, len(line) or 1, columns)]
+    narrow.feed("\r\n".join(pieces).encode() + f"\x1b[{cursor_row_now};1H".encode())
+    return narrow
+
+
+@pytest.mark.parametrize("late_updates", [0, 1, 2])
+def test_live_rows_that_a_narrower_terminal_has_wrapped_are_drawn_over(late_updates: int) -> None:
     ours, theirs = pty.openpty()
     try:
-        termios.tcsetwinsize(theirs, (24, 80))
-        screen = TerminalScreen(theirs, is_reflowing=is_reflowing)
-        screen.update([], ["\x1b[2m" + "x" * 70 + "\x1b[0m", "好" * 20])
-        os.read(ours, 65536)
+        termios.tcsetwinsize(theirs, (12, 80))
+        screen = TerminalScreen(theirs)
+        screen.update(["kept"], ["x" * 70, "好" * 20, "status"])
+        emulated = EmulatedScreen(80, 12)
+        emulated.feed(os.read(ours, 65536))
+        assert emulated.cursor == (2, 1), "it waits where the live rows begin"
 
-        termios.tcsetwinsize(theirs, (24, 30))
-        screen.update([], ["narrow", "rows"])
+        emulated = wrapped_anew(emulated, 30, 12)
+        for number in range(late_updates):  # before its new size reaches us
+            screen.update([], ["x" * 70, "好" * 20, f"status {number}"])
+            emulated.feed(os.read(ours, 65536))
+        termios.tcsetwinsize(theirs, (12, 30))
+        screen.update(["also kept"], ["narrow", "status"])
+        emulated.feed(os.read(ours, 65536))
 
-        assert os.read(ours, 65536).partition(b"\r")[2].startswith(way_back)
+        assert emulated.lines == ["kept", "also kept", "narrow", "status"]
     finally:
         os.close(ours)
         os.close(theirs)
+
+
+def test_live_rows_are_never_erased_from_the_corner_where_terminals_would_keep_them(
+    bench: Bench,
+) -> None:
+    bench.update([], ["live"])
+
+    content = bench.update([], [])
+
+    assert content.index(b"\x1b[C") < content.index(b"\x1b[J")
+    assert bench.emulated.lines == [""]
