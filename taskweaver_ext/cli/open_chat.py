@@ -15,6 +15,7 @@ from taskweaver_ext.ces.results import StreamName
 from taskweaver_ext.chat.console.chat import ConsoleChat
 from taskweaver_ext.chat.console.chat_session import SessionSource
 from taskweaver_ext.chat.console.display import Display
+from taskweaver_ext.chat.console.guidance import LOCAL_KERNEL, WELCOME
 from taskweaver_ext.chat.console.piped_chat import PipedChat
 from taskweaver_ext.chat.console.plain_transcript import PlainTranscript
 from taskweaver_ext.chat.console.request_runner import RequestRunner
@@ -41,7 +42,7 @@ def open_chat(project: Path | None, kernel: str | None) -> int:
     ):
         source = sessions_of(app)
         if _is_interactive():
-            return _chat_on_terminal(source, app.config.app_base_dir / _HISTORY_FILE)
+            return _chat_on_terminal(source, app.config)
         return _chat_through_pipes(source)
 
 
@@ -51,12 +52,16 @@ def _is_interactive() -> bool:
     return is_terminal and not config.has_simple_terminal()
 
 
-def _chat_on_terminal(source: SessionSource, history_path: Path) -> int:
+def _chat_on_terminal(source: SessionSource, settings: config.Config) -> int:
+    history_path = settings.app_base_dir / _HISTORY_FILE
+    is_local = settings.execution_service.kernel_mode == "local"
+    is_first_chat = not history_path.exists()
     chat = ConsoleChat(
         source,
         TerminalScreen(_STDOUT, sys.stdout.encoding),
         has_color=config.wants_color(),
         history_path=history_path,
+        first_words=f"{WELCOME}\n{LOCAL_KERNEL}" if is_local and is_first_chat else WELCOME,
     )
     with SignalWatch() as signals:
         return chat.run(signals.pass_to)

@@ -48,13 +48,17 @@ def test_a_shell_keeps_its_folder_and_several_lines_can_be_typed(chat: ChatTermi
     chat.wait_for(" │   n 1")
 
 
-def test_what_is_typed_is_remembered_by_the_next_chat(open_chat: OpenChat, project: Path) -> None:
+def test_the_next_chat_remembers_what_was_typed_and_that_it_was_told_where_code_runs(
+    open_chat: OpenChat,
+) -> None:
     first = open_chat()
+    assert first.count("Code runs on this machine, with your rights") == 1
     first.press("> print('remember', 'me')\r")
     first.wait_for("remember me")
     assert first.leave() == 0
 
     second = open_chat()
+    assert second.count("Code runs on this machine") == 0
     second.press("\x1b[A\r")
 
     second.wait_for("remember me")

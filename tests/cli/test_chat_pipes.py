@@ -73,6 +73,34 @@ def result_of(chat_round: dict[str, Any]) -> str:
     return str(attached["execution_result"])
 
 
+def test_a_misused_command_says_how_it_is_meant(project: Path) -> None:
+    commands = {
+        "/nope": "no command /nope",
+        "/mod": "Did you mean /mode?",
+        "/load": "/load FILE...",
+        "/load /nowhere/x": "There is no file /nowhere/x",
+        "/load 'unclosed": "No closing quotation",
+        "/save two words": "takes one file",
+        "/save /nowhere/x": "/nowhere/x: No such file or directory",
+        "/mode elf": "/mode agent|python|shell",
+        "/expand x": "/expand [NUMBER]",
+        "/expand 9": "Nothing like that was collapsed",
+        "/auto maybe": "/auto on|off",
+        "/approve perhaps": "/approve ask|auto|deny",
+        "/approve": "asked before shell code of the agent runs",
+        "/approve ask": "asked before code of the agent runs",
+        "/context what": "/context [clear]",
+    }
+
+    done = run_piped(project, "\n".join(commands))
+
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(commands)
+    for (command, meaning), line in zip(commands.items(), lines, strict=True):
+        assert meaning in line, command
+    assert done.returncode == 1
+
+
 def test_a_signal_ends_a_piped_chat_that_waits_for_a_line(project: Path) -> None:
     process = subprocess.Popen(
         CHAT,

@@ -40,17 +40,20 @@ class ConsoleChat:
         *,
         has_color: bool,
         history_path: Path | None = None,
+        first_words: str = WELCOME,
     ) -> None:
         """Prepare a chat; its first session is made by `run`.
 
         Args:
             history_path: Where what is typed is kept; None for nowhere.
+            first_words: What a person reads above the first prompt.
         """
         painter = Painter(has_color)
         completer = ChatCompleter(lambda: self._prompt.mode, self._find_names)
         self._prompt = Prompt(painter, history_path, completer)
         self._display = Display(screen, Transcript(*screen.size(), painter), self._prompt)
         self._source = source
+        self._first_words = first_words
         self._runner = RequestRunner(source, self._display, on_idle_signal=self._take_idle_signal)
         self._commands = Commands(self._runner, self._prompt)
 
@@ -59,7 +62,7 @@ class ConsoleChat:
         with holding_terminal(self._display.suspend_with):
             self._runner.start(pass_signals_to)
             try:
-                self._display.say(WELCOME, color=DIM)
+                self._display.say(self._first_words, color=DIM)
                 self._listen()
             finally:
                 try:
@@ -85,15 +88,16 @@ class ConsoleChat:
                     line = self._prompt.read()
             except (EOFError, QuestionRefusedError):
                 return
-            if not self._do(parse_request(line, self._prompt.mode)):
+            request = parse_request(line, self._prompt.mode)
+            if request.command == "exit":
                 return
+            self._do(request)
 
-    def _do(self, request: Request) -> bool:
-        """Do what was asked; False to leave."""
+    def _do(self, request: Request) -> None:
         try:
             match request.kind:
                 case "command":
-                    return self._commands.run(request.command, request.text)
+                    self._commands.run(request.command, request.text)
                 case "agent":
                     self._runner.ask_agent(request.text)
                 case "python":
@@ -108,7 +112,6 @@ class ConsoleChat:
         except Exception as error:  # noqa: BLE001 - the next request may fare better
             _log.exception("A request failed")
             self._display.say(f"error: {type(error).__name__}: {error}", color=RED)
-        return True
 
     def _find_names(self, code: str) -> list[KernelName]:
         return list(self._source.find_names(self._runner.session, code))

@@ -1,4 +1,4 @@
-"""The commands of the chat: `/help` and its like."""
+"""The commands of the chat: `/help` and its like, but for `/exit`, which ends the chat itself."""
 
 from __future__ import annotations
 
@@ -58,23 +58,25 @@ class Commands:
         }
 
     def run(self, name: str, arguments: str) -> bool:
-        """Do what a command says; False to leave."""
-        if name == "exit":
-            return False
-        action = self._actions.get(name)
-        if action is None:
-            similar = difflib.get_close_matches(name, COMMANDS, 1)
-            advice = f" Did you mean /{similar[0]}?" if similar else " /help shows all."
-            self._say(f"There is no command /{name}.{advice}", color=YELLOW)
-            return True
+        """Do what a command says; False when it could not be done, which has been said."""
         try:
-            action(arguments)
+            self._find(name)(arguments)
         except MisusedError as error:
             self._say(str(error), color=YELLOW)
+            return False
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             self._say(f"{where}{error.strerror}", color=YELLOW)
+            return False
         return True
+
+    def _find(self, name: str) -> Callable[[str], None]:
+        action = self._actions.get(name)
+        if action is None:
+            similar = difflib.get_close_matches(name, COMMANDS, 1)
+            advice = f"Did you mean /{similar[0]}?" if similar else "/help shows all."
+            raise MisusedError(f"There is no command /{name}. {advice}")
+        return action
 
     def _help(self, _arguments: str) -> None:
         self._say(help_text())
@@ -98,6 +100,8 @@ class Commands:
 
     def _save(self, arguments: str) -> None:
         words = _words(arguments)
+        if len(words) > 1:
+            raise MisusedError("/save [FILE] takes one file; put quotes around a name with spaces.")
         folder = self._runner.session.session_dir
         path = Path(words[0]).expanduser() if words else folder / "transcript.json"
         rounds = [one.to_dict() for one in self._runner.session.rounds]
@@ -164,8 +168,9 @@ class Commands:
         approval.scope = "all" if arguments and mode == "ask" else approval.scope
         approval.always_allowed += patterns
         allowed = f" Always allowed: {', '.join(approval.always_allowed)}"
+        kind = "code" if approval.scope == "all" else "shell code"
         what = {
-            "ask": "You are asked before code of the agent runs.",
+            "ask": f"You are asked before {kind} of the agent runs.",
             "auto": "Code of the agent runs without asking.",
             "deny": "Code of the agent that would need approval does not run.",
         }[mode]

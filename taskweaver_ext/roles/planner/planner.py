@@ -144,8 +144,8 @@ class Planner(Role):
         count = memory.corrections_of(self.alias)
         if count >= MAX_CORRECTIONS:
             raise ProtocolError(
-                f"The model's replies could not be used {count + 1} times in a row: {problem} "
-                "Ask again, in other words, or with another model."
+                f"The model's replies could not be used {count + 1} times in a row. Ask in other"
+                f" words, or another model. What was wrong with the last one: {problem}"
             )
         post.update_send_to(self.alias)
         return post.end()
