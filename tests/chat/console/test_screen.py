@@ -132,6 +132,7 @@ def wrapped_anew(screen: EmulatedScreen, columns: int, rows: int) -> EmulatedScr
     """What a terminal that wraps long rows when it is narrowed shows then."""
     narrow = EmulatedScreen(columns, rows)
     cursor_row, _ = screen.cursor
+    cursor_row_now = 0
     pieces: list[str] = []
     for number, line in enumerate(screen.lines, 1):
         if number == cursor_row:
