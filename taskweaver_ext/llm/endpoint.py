@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -44,8 +45,10 @@ class Endpoint:
         return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/") or "the provider"
 
     def mask(self, text: str) -> str:
-        """Return the text without key and password."""
-        return self.password.mask(self.api_key.mask(text))
+        """Return the text without key and password, also as they are spelled in a header."""
+        pair = f"{self.user}:{self.password.reveal()}"
+        header = Secret(base64.b64encode(pair.encode()).decode() if self.password else "")
+        return header.mask(self.password.mask(self.api_key.mask(text)))
 
 
 def check_address(api_base: str) -> SplitResult:
