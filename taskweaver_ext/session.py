@@ -19,7 +19,7 @@ from taskweaver_ext.conversation import Attachment, AttachmentType, Post, Round
 from taskweaver_ext.errors import ConfigError, SessionError, TaskWeaverError
 from taskweaver_ext.event_emitter import SessionEventEmitter
 from taskweaver_ext.llm.chat_model import ChatModel
-from taskweaver_ext.plugins.registry import PluginRegistry
+from taskweaver_ext.plugins.registry import PluginEntry, PluginRegistry
 from taskweaver_ext.roles.cancellation import Cancellation, RoundCancelledError
 from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
 from taskweaver_ext.roles.code_interpreter.code_interpreter import CodeInterpreter
@@ -134,6 +134,11 @@ class Session:
         )
         self._roles = self._make_roles(parts)
         self._emit(SessionEventType.session_start, "Session started")
+
+    @property
+    def plugins(self) -> tuple[PluginEntry, ...]:
+        """Those that code can call; one that does not load is none of them from then on."""
+        return self._executor.plugins
 
     def send_message(
         self,

@@ -52,8 +52,8 @@ def _describe(app: TaskWeaverApp, session: ChatSession) -> list[tuple[str, str]]
         ("folder", str(session.session_dir)),
         ("model", app.describe_model()),
         ("kernel", config.execution_service.kernel_mode),
-        ("plugins", ", ".join(plugin.name for plugin in app.plugins) or "none"),
     ]
     if isinstance(session, Session):
-        details.append(("used", session.usage.describe()))
+        plugins = ", ".join(plugin.name for plugin in session.plugins)
+        details += [("plugins", plugins or "none"), ("used", session.usage.describe())]
     return details

@@ -284,7 +284,8 @@ def _check_model(project: Path | None) -> Finding:
             advice=f"correct {config.FILE_NAME} or the environment",
         )
     detail = f"{settings.api_type} {settings.model}, key {'set' if llm.has_api_key else 'not set'}"
-    if llm.has_api_key or settings.api_type in ("ollama", "local"):
+    # Whoever has an address of one's own, such as vLLM's, may need no key.
+    if llm.has_api_key or settings.api_base or settings.api_type in ("ollama", "local"):
         return Finding(name="model", status="ok", detail=detail)
     return Finding(
         name="model",

@@ -18,14 +18,13 @@ from tests.support.terminal_program import LIMIT_SECONDS
 
 
 def test_piped_input_is_one_request_per_line_with_plain_output(project: Path) -> None:
-    requests = ["> x = 20", "> print(x + 1)", "! echo from shell; echo oops >&2", "/mode", "/info"]
+    requests = ["> x = 20", "> print(x + 1)", "! echo from shell; echo oops >&2", "/mode"]
 
     done = run_piped(project, "\n".join(requests))
 
     assert done.stdout == "21\nfrom shell\n"
     assert "oops" in done.stderr
     assert "go to: agent" in done.stderr
-    assert "model    none is set; put llm.api_key" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
     assert done.returncode == 0
 
@@ -37,6 +36,20 @@ def test_a_failed_request_is_exit_code_1_and_the_next_one_is_still_done(project:
     assert "ZeroDivisionError" in done.stderr
     assert "No model is set" in done.stderr
     assert done.returncode == 1
+
+
+def test_info_says_that_no_model_is_set_and_which_plugins_are_really_there(project: Path) -> None:
+    plugins = project / "plugins"
+    plugins.mkdir()
+    good = "from taskweaver.plugin import register_plugin\n@register_plugin\ndef good(): pass\n"
+    for name, source in (("broken", "1 / 0"), ("good", good)):
+        (plugins / f"{name}.yaml").write_text(f"name: {name}\ndescription: does something\n")
+        (plugins / f"{name}.py").write_text(source)
+
+    done = run_piped(project, "> 1\n/info\n")
+
+    assert "model    none is set; put llm.api_key" in done.stderr
+    assert "plugins  good\n" in done.stderr
 
 
 def test_a_saved_session_has_all_that_was_seen_also_what_the_agent_has_forgotten(

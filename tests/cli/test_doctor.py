@@ -156,3 +156,12 @@ def test_a_temporary_folder_that_cannot_be_written_is_a_failure(
 
     assert finding.status == "failed"
     assert "TMPDIR" in finding.advice
+
+
+def test_a_model_at_an_address_of_its_own_may_need_no_key(tmp_path: Path) -> None:
+    settings = {"llm.api_base": "http://localhost:8000/v1", "llm.model": "m"}
+    (tmp_path / "taskweaver_config.json").write_text(json.dumps(settings))
+
+    finding = doctor._check_model(tmp_path)
+
+    assert (finding.status, finding.detail) == ("ok", "openai m, key not set")
