@@ -136,7 +136,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     try:
         result = _program.main(_with_command(arguments), PROGRAM, standalone_mode=False)
     except click.Abort as error:
-        sys.exit(EXIT_INTERRUPTED if isinstance(error.__cause__, KeyboardInterrupt) else 1)
+        sys.exit(EXIT_INTERRUPTED if isinstance(error.__context__, KeyboardInterrupt) else 1)
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else PROGRAM
         _show_error(error.format_message(), f"see {path} --help")

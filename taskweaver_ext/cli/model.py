@@ -50,7 +50,7 @@ def fetch(folder: Path | None, project: Path | None, yes: bool) -> int:
     path = place / QWEN_CODER.file_name
     if not path.is_file():
         click.echo(f"{QWEN_CODER.describe()}, to {place}", err=True)
-        if not yes and sys.stdin.isatty() and not click.confirm("Download it?", err=True):
+        if not yes and not _is_wanted():
             return 1
     stop = threading.Event()
     with SignalWatch() as signals:
@@ -75,6 +75,16 @@ def fetch(folder: Path | None, project: Path | None, yes: bool) -> int:
     if importlib.util.find_spec("xllamacpp") is None:
         click.echo("It needs a package: pip install 'taskweaver_ext[local]'", err=True)
     return 0
+
+
+def _is_wanted() -> bool:
+    """Ask whoever is at our standard input; silence is no consent to so much."""
+    try:
+        return click.confirm("Download it?", err=True)
+    except click.Abort as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise
+        raise click.UsageError("Nobody can be asked here; --yes downloads it.") from error
 
 
 def _show_progress(progress: FetchProgress) -> None:

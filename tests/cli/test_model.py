@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -97,3 +98,40 @@ def test_its_size_is_said_before_a_download_begins(
 
     assert run("--yes", "--folder", str(tmp_path)) == 0
     assert "100 %" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("typed", "exit_code"), [("n\n", 1), ("\n", 1), ("", 2)])
+def test_nothing_is_downloaded_without_a_yes_also_where_there_is_no_terminal(
+    tmp_path: Path,
+    download: ModelDownload,
+    monkeypatch: pytest.MonkeyPatch,
+    typed: str,
+    exit_code: int,
+) -> None:
+    downloads: list[object] = []
+    monkeypatch.setattr(model, "fetch_model", lambda *given, **_: downloads.append(given))
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+
+    assert run("--folder", str(tmp_path)) == exit_code
+    assert downloads == []
+
+
+def test_a_yes_through_a_pipe_is_one(
+    tmp_path: Path, download: ModelDownload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "fetch_model", lambda *_, **__: tmp_path / download.file_name)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+
+    assert run("--folder", str(tmp_path)) == 0
+
+
+def test_ctrl_c_at_the_question_is_no_misuse(
+    tmp_path: Path, download: ModelDownload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(io.StringIO):
+        def readline(self, *_: object) -> str:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.stdin", Interrupted())
+
+    assert run("--folder", str(tmp_path)) == 130
