@@ -65,10 +65,18 @@ def _knows_the_key(connection: socket.socket, key: str) -> bool:
     connection.settimeout(_PROOF_SECONDS)
     try:
         connection.sendall(challenge)
-        answer = connection.recv(PROOF_BYTES, socket.MSG_WAITALL)
+        answer = receive_exactly(connection, PROOF_BYTES)
     except OSError:
         return False
     return hmac.compare_digest(answer, proof(key, challenge))
+
+
+def receive_exactly(connection: socket.socket, size: int) -> bytes:
+    """So many bytes, or fewer at the end; MSG_WAITALL does not wait where there is a timeout."""
+    received = b""
+    while len(received) < size and (data := connection.recv(size - len(received))):
+        received += data
+    return received
 
 
 class FrameSender:

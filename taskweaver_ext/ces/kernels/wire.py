@@ -51,8 +51,12 @@ class WireListener:
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.bind(str(path))
-        self._socket.listen(1)
+        try:
+            self._socket.bind(str(path))
+            self._socket.listen(1)
+        except OSError:
+            self._socket.close()
+            raise
 
     def fileno(self) -> int:
         """The listening descriptor."""
@@ -122,9 +126,13 @@ class WireConnection:
         self._wire.setblocking(False)
         self._death_descriptor = death_descriptor
         self._address = address
-        self._shell = self._open_channel(context, SHELL_PORT)
-        self._stdin = self._open_channel(context, STDIN_PORT)
-        self._waker = Waker()
+        with contextlib.ExitStack() as opened:
+            self._shell = self._open_channel(context, SHELL_PORT)
+            opened.callback(self._shell.close)
+            self._stdin = self._open_channel(context, STDIN_PORT)
+            opened.callback(self._stdin.close)
+            self._waker = Waker()
+            opened.pop_all()
         self._poller = zmq.Poller()
         for source in (self._wire, self._shell, self._waker):
             self._poller.register(source, zmq.POLLIN)
@@ -141,7 +149,11 @@ class WireConnection:
         channel = context.socket(zmq.DEALER)
         channel.linger = 0
         channel.reconnect_ivl = _RECONNECT_MILLISECONDS
-        self._attach(channel, port)
+        try:
+            self._attach(channel, port)
+        except BaseException:
+            channel.close()
+            raise
         return channel
 
     def _attach(self, channel: zmq.Socket[bytes], port: int) -> None:
