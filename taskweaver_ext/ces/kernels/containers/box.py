@@ -22,6 +22,7 @@ from taskweaver_ext import config
 from taskweaver_ext.ces.kernels.containers.description import (
     CLOSED_NETWORK,
     CLOSED_NETWORK_OPTIONS,
+    PROGRAMS_PORT,
     ContainerSettings,
     Placement,
     Transport,
@@ -32,6 +33,7 @@ from taskweaver_ext.ces.kernels.containers.engine import (
     LABEL,
     Engine,
     EngineError,
+    EngineFailedError,
     NotInEngineError,
     shared_engine,
 )
@@ -99,12 +101,16 @@ class ContainerBox:
         self.settings = settings
         self.key = uuid.uuid4().hex
         """Known to us and to what we start in it."""
-        self.folder = make_owned_folder(parent=Path("/tmp"))
         self.life = ContainerLife(
             settings.container.limits, on_notice=on_notice, on_end=self._has_ended
         )
+        try:
+            self.folder = make_owned_folder(parent=Path("/tmp"))
+        except OSError:
+            self.life.close()
+            raise
         self._programs: ContainerPrograms | None = None
-        self.container_id: str | None = None
+        self._container: str | None = None
         self.shortcomings: list[str] = []
         """What the container does not keep of what its settings promise."""
         self._on_notice = on_notice
@@ -158,13 +164,13 @@ class ContainerBox:
         engine = self._engine
         assert engine is not None
         self._write_files(files)
-        container, warnings = self._create(engine)
-        self.container_id = container
+        container, warnings = self._create_and_start(engine)
         self.life.begin(engine, container)
-        engine.start(container)
         state = engine.inspect(container)
         self.life.has_started(state)
         published = _published_ports(state)
+        if self._transport == "tcp" and PROGRAMS_PORT not in published:
+            raise ConnectionError("the engine has published no ports of the container")
         self.programs.published_at(published)
         self._watch_folder()
         self.shortcomings = [*warnings, *self._find_shortcomings(engine)]
@@ -192,12 +198,35 @@ class ContainerBox:
 
     def log_tail(self) -> str:
         """The last words of the container's first process."""
-        if self._engine is None or self.container_id is None:
+        if self._engine is None or self._container is None:
             return ""
         try:
-            return self._engine.log_tail(self.container_id, _LOG_LINES).strip()
+            return self._engine.log_tail(self._container, _LOG_LINES).strip()
         except EngineError:
             return ""
+
+    def _create_and_start(self, engine: Engine) -> tuple[str, list[str]]:
+        """Make the container and start it; what fails for a reason of the engine's is tried twice.
+
+        A port may be taken in the moment between its choice and its use, and an engine under
+        load gives up on what it could do a moment later.
+        """
+        try:
+            return self._try_to_start(engine)
+        except EngineFailedError as error:
+            _log.info("the engine failed to start a container, and is asked again: %s", error)
+        self._remove_container()
+        self._container = None
+        try:
+            return self._try_to_start(engine)
+        except EngineFailedError as error:
+            raise EngineError(f"the engine failed at it twice: {error}") from error
+
+    def _try_to_start(self, engine: Engine) -> tuple[str, list[str]]:
+        container, warnings = self._create(engine)
+        self._container = container
+        engine.start(container)
+        return container, warnings
 
     def _create(self, engine: Engine) -> tuple[str, list[str]]:
         settings = self.settings
@@ -223,15 +252,15 @@ class ContainerBox:
             raise missing_image(settings.container.image) from error
 
     def _remove_container(self) -> None:
-        if self._engine is None or self.container_id is None:
+        if self._engine is None or self._container is None:
             return
         try:
-            self._engine.remove(self.container_id)
+            self._engine.remove(self._container)
         except EngineError as error:
             _log.warning(
                 "the container %s is left behind (%s); it is removed when a container is"
                 " started next, or by: taskweaver-ext doctor --clean",
-                self.container_id,
+                self._container,
                 error,
             )
 

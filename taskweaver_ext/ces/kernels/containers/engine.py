@@ -1,7 +1,7 @@
 """The Docker engine: one line to it for all sessions of this process, one thread for its events.
 
 The SDK ends here: nothing else imports it, and its errors leave this module
-as one of the three below.
+as one of the four below.
 """
 
 from __future__ import annotations
@@ -46,6 +46,10 @@ class NotInEngineError(EngineError):
     """The engine has no such image or container."""
 
 
+class EngineFailedError(EngineError):
+    """The engine failed for a reason of its own, as under load; it may work the next time."""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineTraits:
     """What an engine says about itself that matters to us."""
@@ -73,7 +77,8 @@ class Engine:
         self._traits: EngineTraits | None = None
         self._uses = itertools.count()
         self.unremoved: set[str] = set()
-        """Containers that could not be removed, because the engine was gone."""
+        """Containers that could not be removed, because the engine was gone; by name where their
+        making was not answered."""
 
     def is_used_first(self) -> bool:
         """True for whoever asks first in this process."""
@@ -100,9 +105,15 @@ class Engine:
     def create(self, name: str, description: Mapping[str, Any]) -> tuple[str, list[str]]:
         """Create a container as the engine's API describes it; return its id and warnings."""
         with self._asking():
-            made: dict[str, Any] = self._client.create_container_from_config(  # type: ignore[no-untyped-call]
-                description, name
-            )
+            pass
+        try:
+            with _translated(self.url):
+                made: dict[str, Any] = self._client.create_container_from_config(  # type: ignore[no-untyped-call]
+                    description, name
+                )
+        except EngineGoneError:
+            self.unremoved.add(name)  # it may have been made
+            raise
         return str(made["Id"]), list(made.get("Warnings") or ())
 
     def start(self, container: str) -> None:
@@ -300,7 +311,9 @@ def _translated(url: str) -> Iterator[None]:
     except docker.errors.NotFound as error:
         raise NotInEngineError(str(error.explanation or error)) from error
     except docker.errors.APIError as error:
-        raise EngineError(str(error.explanation or error).strip()) from error
+        reason = str(error.explanation or error).strip()
+        is_of_its_own = error.is_server_error() or "is already in use" in reason
+        raise (EngineFailedError if is_of_its_own else EngineError)(reason) from error
     except (
         docker.errors.DockerException,
         requests.exceptions.RequestException,

@@ -68,15 +68,15 @@ class EngineEvents:
         with self._lock:
             self._watchers[container] = on_change
             if self._listening is None:
-                self._listening = _Listening()
-                thread = threading.Thread(
+                listening = _Listening()
+                listening.thread = threading.Thread(
                     target=self._run,
-                    args=(self._listening,),
+                    args=(listening,),
                     name="taskweaver-engine-events",
                     daemon=True,
                 )
-                self._listening.thread = thread
-                thread.start()
+                listening.thread.start()
+                self._listening = listening
             listening = self._listening
         # What happens before the engine listens to us would go unheard.
         listening.is_open.wait(_OPEN_SECONDS)

@@ -28,20 +28,24 @@ _log = logging.getLogger(__name__)
 def remove_leftovers(engine: Engine) -> list[str]:
     """Remove the containers and folders of processes that are gone; return their names."""
     removed = []
+    unremoved = set(engine.unremoved)
     for container in engine.list_ours():
         labels = container.get("Labels") or {}
+        name = str((container.get("Names") or [container["Id"]])[0]).lstrip("/")
+        known_as = {str(container["Id"]), name}
         owner = Owner.parse(labels.get(OWNER_LABEL, ""))
         is_dead = owner is not None and owner.is_dead()
-        if not is_dead and container["Id"] not in engine.unremoved:
+        if not is_dead and not known_as & unremoved:
             continue
-        name = str((container.get("Names") or [container["Id"]])[0]).lstrip("/")
         try:
             engine.remove(container["Id"])
         except EngineError as error:
             _log.warning("the leftover container %s cannot be removed: %s", name, error)
+            unremoved -= known_as
             continue
         _remove_folder(labels.get(FOLDER_LABEL, ""))
         removed.append(name)
+    engine.unremoved -= unremoved  # they are gone now, or have never been
     return removed
 
 

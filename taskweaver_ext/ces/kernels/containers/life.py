@@ -89,17 +89,19 @@ class ContainerLife:
             os.close(descriptor)
 
     def begin(self, engine: Engine, container: str) -> None:
-        """The container was made: follow it from now on."""
+        """The container was started: follow it from now on."""
         self._engine, self._container = engine, container
         engine.watch(container, self._changed)
 
     def has_started(self, state: Mapping[str, Any]) -> None:
-        """The container runs."""
+        """The container runs, or has ended before we could follow it."""
         assert self._engine is not None
         assert self._container is not None
         if self._engine.shares_this_machine:
             self.process = ContainerProcess.find(state["State"]["Pid"], self._container)
         self._limit_counter = self.count_limits()
+        if state["State"]["Status"] in ("exited", "dead"):
+            self._changed("died")
 
     def death(self, wait_seconds: float = DEATH_SECONDS) -> KernelDeath | None:
         """How it ended; waits a moment for the engine to say so."""
@@ -145,7 +147,7 @@ class ContainerLife:
         self.end.close()
 
     def _changed(self, change: ContainerChange) -> None:
-        """Called on the thread of the engine's events."""
+        """Called on the thread of the engine's events, once that listens."""
         if change == "died":
             self._can_ask.set()
             self._has_ended()
