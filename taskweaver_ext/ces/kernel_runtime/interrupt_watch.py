@@ -58,8 +58,15 @@ class InterruptWatch:
 
     def heeded(self) -> None:
         """Python's handler runs: the interrupt has been noticed."""
+        self._write(_HEEDED)
+
+    def unheeded(self) -> None:
+        """What the handler raised was ignored, as if the signal had not been noticed."""
+        self._write(signal.SIGINT)
+
+    def _write(self, byte: int) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.write(self._writer, bytes((_HEEDED,)))
+            os.write(self._writer, bytes((byte,)))
 
     def let_go_in_child(self) -> None:
         """A forked child's signals are its own affair."""

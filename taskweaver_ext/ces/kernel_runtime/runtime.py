@@ -61,6 +61,7 @@ class Runtime:
         self.awaiting: asyncio.Future[Any] | None = None
         """The task of a cell that awaits."""
         self._is_interrupted = False
+        self._interrupt_raised: KeyboardInterrupt | None = None
         self.ended_with: BaseException | None = None
         """What the code raised."""
         self.context: plugin_api.PluginContext
@@ -83,6 +84,7 @@ class Runtime:
         self._settle_before(os, "_exit", lambda status: {"exit_code": status})
         self._settle_before(os, "abort", lambda: {"signal": signal.SIGABRT})
         self._flush_before_writes()
+        self._plain_unraisable_hook, sys.unraisablehook = sys.unraisablehook, self._ignored
         sys.addaudithook(self._notice)
 
     def attach(self, kernel: Any, *, env_id: str, session_id: str) -> None:
@@ -139,6 +141,7 @@ class Runtime:
             self.is_in_code = False
             reply = _error_reply(error)
         self._interrupt_watch.end()
+        self._interrupt_raised = None
         if self.is_forked_child():
             self._end_forked_child()
         self._put_back_streams()
@@ -206,9 +209,17 @@ class Runtime:
         if not self.is_in_code:
             self._is_interrupted = True  # too early: code does not begin; or too late
         elif self.awaiting is None or asyncio.current_task() is self.awaiting:
-            raise KeyboardInterrupt
+            self._interrupt_raised = KeyboardInterrupt()
+            raise self._interrupt_raised
         else:  # raised here it would end the loop
             self.awaiting.get_loop().call_soon_threadsafe(self.awaiting.cancel)
+
+    def _ignored(self, unraisable: Any) -> None:
+        """Python ignores what finalisers and fork hooks raise: an interrupt must not get lost."""
+        if self._interrupt_raised is not None and unraisable.exc_value is self._interrupt_raised:
+            self._interrupt_watch.unheeded()
+        else:
+            self._plain_unraisable_hook(unraisable)
 
     def _in_child(self) -> None:
         self._interrupt_watch.let_go_in_child()

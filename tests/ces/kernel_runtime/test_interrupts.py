@@ -84,6 +84,37 @@ def test_a_loop_in_a_cell_that_awaits_is_interrupted(environment: Environment) -
     assert environment.execute_code("s1", "x").output == "1"
 
 
+STRUCK_WHERE_PYTHON_IGNORES_IT = {
+    "a finaliser": """
+class Slow:
+    def __del__(self):
+        print("go")
+        while True: pass
+Slow()
+while True: pass""",
+    "a hook of fork": """
+import os
+def wait_in_parent():
+    print("go")
+    while True: pass
+os.register_at_fork(after_in_parent=wait_in_parent)
+if not os.fork(): os._exit(0)
+while True: pass""",
+}
+
+
+@pytest.mark.parametrize("place", STRUCK_WHERE_PYTHON_IGNORES_IT)
+def test_an_interrupt_is_not_lost_where_python_ignores_exceptions(
+    environment: Environment, place: str
+) -> None:
+    code = STRUCK_WHERE_PYTHON_IGNORES_IT[place]
+
+    heard = run(environment, code, on_output=lambda *_: environment.interrupt("s1"), timeout=20)
+
+    assert heard.result.status is ExecutionStatus.CANCELLED
+    assert heard.pieces == [("stdout", "go\n")]
+
+
 def test_an_interrupt_that_code_handles_itself_does_not_hit_the_next(
     environment: Environment,
 ) -> None:
