@@ -1,7 +1,8 @@
-"""Chats on terminals, for whoever asks for one."""
+"""Chats on terminals, for whoever asks for one; and nothing that one command leaves the next."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,6 +10,18 @@ from pathlib import Path
 import pytest
 
 from tests.support.chat_terminal import ChatTerminal, OpenChat
+
+
+@pytest.fixture(autouse=True)
+def logging_is_put_back() -> Iterator[None]:
+    """The program sets up logging for its process, which is ours here."""
+    package = logging.getLogger("taskweaver_ext")
+    loggers = [package, *(package.getChild(name) for name in ("config", "ces.kernels.tracing"))]
+    before = [(logger.level, list(logger.handlers), logger.propagate) for logger in loggers]
+    yield
+    for logger, (level, handlers, propagate) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+        logger.handlers, logger.propagate = handlers, propagate
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import logging
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
 from typing import TypeAlias
@@ -25,17 +25,6 @@ def run(*arguments: str) -> int | str | None:
     with pytest.raises(SystemExit) as caught:
         cli.main(list(arguments))
     return caught.value.code
-
-
-@pytest.fixture(autouse=True)
-def logging_is_put_back() -> Iterator[None]:
-    """The program sets up logging for its process, which is ours here."""
-    loggers = [logging.getLogger(name) for name in ("taskweaver_ext", "taskweaver_ext.config")]
-    before = [(logger.level, logger.handlers, logger.propagate) for logger in loggers]
-    yield
-    for logger, (level, handlers, propagate) in zip(loggers, before, strict=True):
-        logger.setLevel(level)
-        logger.handlers, logger.propagate = handlers, propagate
 
 
 @pytest.fixture
