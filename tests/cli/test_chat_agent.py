@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.chat_terminal import PROMPT, ChatTerminal
-from tests.support.model_server import ModelServer, ScriptedAnswer, ScriptEntry
+from tests.support.model_server import WAIT_SECONDS, ModelServer, ScriptedAnswer, ScriptEntry
 
 
 def planner(message: str, to: str = "CodeInterpreter") -> ScriptedAnswer:
@@ -152,7 +152,7 @@ def test_ctrl_c_stops_a_reply_and_the_chat_goes_on(project: Path) -> None:
         chat.press("\x03")
 
         chat.wait_for("[Cancelled]")
-        assert server.client_left.wait(10)
+        assert server.client_left.wait(WAIT_SECONDS)
         chat.press("again\r")
         chat.wait_for("Here I am.")
 

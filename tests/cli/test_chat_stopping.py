@@ -63,6 +63,8 @@ def test_ctrl_c_leaves_only_at_an_empty_prompt(chat: ChatTerminal) -> None:
     chat.press("\x03")
     chat.press("> print('still', 'here')\r")
     chat.wait_for("still here")
+    chat.wait_for("SUCCESS")
+    chat.wait_for_last_line(PROMPT)
     chat.press("\x03")
 
     assert chat.wait() == 0
@@ -83,7 +85,7 @@ def test_the_terminal_is_restored_and_nothing_is_left_when_the_chat_is_ended(
     assert chat.wait() == 130
     assert chat.current_attributes == chat.attributes
     assert chat.screen.has_cursor
-    gone, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=LIMIT_SECONDS)
     assert not alive
 
 
@@ -111,10 +113,12 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_goes_on(project: Path) -> None:
         terminal.wait_for("[Cancelled]")
 
         terminal.wait_for(PROMPT, times=2)
-        terminal.press("half a line\x1a")
+        terminal.press("half a line")
+        terminal.wait_for("You ▸ half a line")
+        terminal.press("\x1a")
         terminal.wait_for("Stopped", times=2)
         terminal.press("fg\r")
-        terminal.wait_for("You ▸ half a line")
+        terminal.wait_for_last_line("You ▸ half a line")
         terminal.press("\x03\x04")
         terminal.wait_for("shell$", times=5)
         terminal.press("exit\r")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import threading
 import time
+import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Literal
 
@@ -30,12 +32,13 @@ from taskweaver_ext.llm.model_errors import (
 from taskweaver_ext.llm.model_settings import ModelSettings
 from taskweaver_ext.llm.reply_stream import Deliver
 from taskweaver_ext.llm.request_options import RequestBody
+from tests.support.executions import LIMIT_SECONDS
 from tests.support.smol_model import SmolServer, serve_smol_model, smol_model_file
 
 QUESTION = (Message("system", "You are helpful."), Message("user", "Tell me a long story."))
-LONG_QUESTION = (Message("user", "word " * 300),)
 TOO_LONG_QUESTION = (Message("user", "word " * 3000),)
-WAIT_SECONDS = 5
+STOP_SECONDS = 5
+"""How long a stop may take; an unstopped reply takes longer."""
 SCHEMA = {
     "type": "object",
     "properties": {"mood": {"enum": ["good", "bad"]}, "sure": {"type": "boolean"}},
@@ -44,8 +47,13 @@ SCHEMA = {
 }
 
 
+def long_question() -> tuple[Message]:
+    """A question that no model has read before: what was read once is remembered."""
+    return (Message("user", f"{uuid.uuid4()} " + "word " * 300),)
+
+
 def no_model_thread_is_left() -> bool:
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + STOP_SECONDS
     for thread in threading.enumerate():
         if thread.name == "taskweaver-model":
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -126,7 +134,7 @@ def test_a_local_model_streams_its_reply(local_model: LocalModel) -> None:
 
 
 def test_a_local_model_says_how_much_it_has_read(local_model: LocalModel) -> None:
-    with local_model.stream(LONG_QUESTION, max_tokens=4) as stream:
+    with local_model.stream(long_question(), max_tokens=4) as stream:
         events = list(stream)
 
     read = [event for event in events if isinstance(event, PromptRead)]
@@ -173,15 +181,15 @@ class WatchedModel(LocalModel):
 
 
 def test_a_local_model_is_stopped_while_it_reads_the_prompt(local_settings: ModelSettings) -> None:
-    model = WatchedModel(smol_model_file(), local_settings)
-    with model.stream(LONG_QUESTION) as stream:
-        assert model.is_reading.wait(WAIT_SECONDS)
-        stream.cancel()
-        with pytest.raises(ReplyCancelledError):
-            next(iter(stream))
-    assert no_model_thread_is_left()
-    usage = read_reply(model.stream(LONG_QUESTION, max_tokens=1)).finished.usage
-    model.close()
+    question = long_question()
+    with closing(WatchedModel(smol_model_file(), local_settings)) as model:
+        with model.stream(question) as stream:
+            assert model.is_reading.wait(LIMIT_SECONDS)
+            stream.cancel()
+            with pytest.raises(ReplyCancelledError):
+                next(iter(stream))
+        assert no_model_thread_is_left()
+        usage = read_reply(model.stream(question, max_tokens=1)).finished.usage
 
     assert usage is not None
     assert usage.cached_tokens < usage.prompt_tokens * 0.8, "the prompt was read to its end"
@@ -199,7 +207,7 @@ def test_streams_of_a_local_model_take_turns(local_model: LocalModel) -> None:
         other = threading.Thread(target=ask_too)
         other.start()
         rest = list(events)
-    other.join(20)
+    other.join(LIMIT_SECONDS)
 
     assert len(rest) > 3
     assert second

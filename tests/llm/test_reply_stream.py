@@ -61,12 +61,12 @@ def test_a_long_wait_leaves_time_for_the_count_of_tokens(monkeypatch: pytest.Mon
     usage = TokenUsage(1, 2)
 
     def finish_late(deliver: Deliver, was_cut: threading.Event) -> None:
-        was_cut.wait(0.6)
+        was_cut.wait(1.1)
         deliver(Finished("stop"))
         was_cut.wait(0.05)
         deliver(Finished("stop", usage))
 
-    monkeypatch.setattr(reply_stream, "USAGE_SECONDS", 0.5)
+    monkeypatch.setattr(reply_stream, "USAGE_SECONDS", 1.0)
 
     assert read_reply(make_stream(finish_late)).finished.usage == usage
 
@@ -91,13 +91,13 @@ def test_signs_of_life_keep_a_slow_start_from_timing_out() -> None:
     first_wait_is_over = threading.Event()
 
     def read_a_long_prompt(deliver: Deliver, was_cut: threading.Event) -> None:
-        for _ in range(10):
+        for _ in range(17):
             deliver(None)
             first_wait_is_over.wait(0.1)
         deliver(TextDelta("now"))
         deliver(Finished("stop"))
 
-    limits = TimeLimits(first_token_seconds=0.5, between_tokens_seconds=0.5)
+    limits = TimeLimits(first_token_seconds=1.5, between_tokens_seconds=1.5)
 
     assert read_reply(make_stream(read_a_long_prompt, limits)).text == "now"
 

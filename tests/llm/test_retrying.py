@@ -31,7 +31,14 @@ from taskweaver_ext.llm.model_settings import ModelSettings
 from taskweaver_ext.llm.openai_model import OpenAIModel
 from taskweaver_ext.llm.retrying import RetryingModel, RetryPolicy
 from taskweaver_ext.llm.scripted import ScriptedModel, ScriptedReply
-from tests.support.model_server import HangUp, HttpFailure, ModelServer, ScriptedAnswer, ScriptEntry
+from tests.support.model_server import (
+    WAIT_SECONDS,
+    HangUp,
+    HttpFailure,
+    ModelServer,
+    ScriptedAnswer,
+    ScriptEntry,
+)
 
 QUESTION = (Message("user", "Say something."),)
 OVERLOADED = ModelOverloadedError("overloaded")
@@ -151,7 +158,7 @@ def test_a_cancel_ends_the_wait_between_attempts() -> None:
             next(events)
         canceller.join()
 
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15, "the wait would have been 20 s"
     assert len(inner.requests) == 1
 
 
@@ -167,7 +174,7 @@ def test_a_cancel_reaches_the_stream_of_the_moment() -> None:
             with pytest.raises(ReplyCancelledError) as caught:
                 next(events)
 
-        assert server.client_left.wait(10)
+        assert server.client_left.wait(WAIT_SECONDS)
     assert caught.value.received == "half"
 
 
@@ -177,7 +184,7 @@ def test_leaving_stops_the_stream_of_the_moment() -> None:
         with model.stream(QUESTION) as stream:
             next(iter(stream))
 
-        assert server.client_left.wait(10)
+        assert server.client_left.wait(WAIT_SECONDS)
 
 
 def test_a_real_provider_in_trouble_is_asked_until_it_answers() -> None:
