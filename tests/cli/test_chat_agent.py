@@ -8,31 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.chat_terminal import PROMPT, ChatTerminal
+from tests.support.conversations import answer, code, plan
 from tests.support.model_server import WAIT_SECONDS, ModelServer, ScriptedAnswer, ScriptEntry
-
-
-def planner(message: str, to: str = "CodeInterpreter") -> ScriptedAnswer:
-    fields = {
-        "plan": "1. do it",
-        "current_plan_step": "1. do it",
-        "stop": "Completed" if to == "User" else "InProcess",
-        "send_to": to,
-        "message": message,
-    }
-    return ScriptedAnswer(json.dumps({"response": fields}))
-
-
-def code(source: str, language: str = "python") -> ScriptedAnswer:
-    fields = {"thought": "easy", "reply_type": language, "reply_content": source}
-    return ScriptedAnswer(json.dumps({"response": fields}))
 
 
 @contextmanager
 def chatting(
-    project: Path, script: Sequence[ScriptEntry]
+    project: Path, script: Sequence[str | ScriptEntry]
 ) -> Iterator[tuple[ChatTerminal, ModelServer]]:
     """A chat with a model that follows a script, at its prompt."""
-    with ModelServer(script) as server:
+    answers = [ScriptedAnswer(entry) if isinstance(entry, str) else entry for entry in script]
+    with ModelServer(answers) as server:
         settings = {"llm.api_base": server.openai_url, "llm.api_key": "k", "llm.max_retries": 0}
         (project / "taskweaver_config.json").write_text(json.dumps(settings))
         with ChatTerminal(project, rows=40) as chat:
@@ -41,9 +27,9 @@ def chatting(
 
 def test_shell_code_runs_only_when_approved(project: Path) -> None:
     script = [
-        planner("say hello"),
+        plan("say hello"),
         code("echo hello from shell", "bash"),
-        planner("Said hello.", "User"),
+        answer("Said hello."),
     ]
     with chatting(project, script) as (chat, _):
         chat.press("say hello\r")
@@ -59,9 +45,9 @@ def test_shell_code_runs_only_when_approved(project: Path) -> None:
 
 def test_code_can_be_edited_before_it_runs(project: Path) -> None:
     script = [
-        planner("say hello"),
+        plan("say hello"),
         code("echo dangerous", "bash"),
-        planner("Done.", "User"),
+        answer("Done."),
     ]
     with chatting(project, script) as (chat, _):
         chat.press("say hello\r")
@@ -79,10 +65,10 @@ def test_code_can_be_edited_before_it_runs(project: Path) -> None:
 def test_what_is_refused_does_not_run_and_the_agent_is_told(project: Path) -> None:
     mark = project / "mark"
     script = [
-        planner("make a mark"),
+        plan("make a mark"),
         code(f"touch {mark}", "bash"),
-        planner("As you wish.", "User"),
-        planner("As you wish.", "User"),
+        answer("As you wish."),
+        answer("As you wish."),
     ]
     with chatting(project, script) as (chat, server):
         chat.press("make a mark\r")
@@ -96,11 +82,11 @@ def test_what_is_refused_does_not_run_and_the_agent_is_told(project: Path) -> No
 
 def test_approval_of_everything_and_patterns_that_are_always_allowed(project: Path) -> None:
     script = [
-        planner("two things"),
+        plan("two things"),
         code("print('python', 'asked')"),
-        planner("and now shell"),
+        plan("and now shell"),
         code("echo allowed always", "bash"),
-        planner("Done.", "User"),
+        answer("Done."),
     ]
     with chatting(project, script) as (chat, _):
         chat.press("/approve ask 'echo *'\r")
@@ -116,7 +102,7 @@ def test_approval_of_everything_and_patterns_that_are_always_allowed(project: Pa
 
 
 def test_what_people_run_is_told_to_the_agent_only_with_auto_on(project: Path) -> None:
-    script = [planner("First.", "User"), planner("Second.", "User"), planner("Third.", "User")]
+    script = [answer("First."), answer("Second."), answer("Third.")]
     with chatting(project, script) as (chat, server):
         chat.press("> print('kept', 'private')\r")
         chat.wait_for("kept private")
@@ -143,8 +129,8 @@ def test_what_people_run_is_told_to_the_agent_only_with_auto_on(project: Path) -
 
 
 def test_ctrl_c_stops_a_reply_and_the_chat_goes_on(project: Path) -> None:
-    stalled = ScriptedAnswer(planner("never", "User").text[:40], ending="stall")
-    with chatting(project, [stalled, planner("Here I am.", "User")]) as (chat, server):
+    stalled = ScriptedAnswer(answer("never")[:40], ending="stall")
+    with chatting(project, [stalled, answer("Here I am.")]) as (chat, server):
         chat.press("hello\r")
         server.wait_for_request()
         chat.wait_for("Ctrl-C stops")
@@ -159,10 +145,10 @@ def test_ctrl_c_stops_a_reply_and_the_chat_goes_on(project: Path) -> None:
 
 def test_a_kernel_killed_in_a_round_is_told_and_the_chat_goes_on(project: Path) -> None:
     script = [
-        planner("die"),
+        plan("die"),
         code("import os; os.kill(os.getpid(), 9)"),
         code("print('alive', 'again')"),
-        planner("It works again.", "User"),
+        answer("It works again."),
     ]
     with chatting(project, script) as (chat, _):
         chat.press("die\r")

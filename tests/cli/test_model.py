@@ -128,10 +128,9 @@ def test_a_yes_through_a_pipe_is_one(
 def test_ctrl_c_at_the_question_is_no_misuse(
     tmp_path: Path, download: ModelDownload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Interrupted(io.StringIO):
-        def readline(self, *_: object) -> str:
-            raise KeyboardInterrupt
+    def interrupt(_question: str) -> str:
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr("sys.stdin", Interrupted())
+    monkeypatch.setattr("click.termui.visible_prompt_func", interrupt)
 
     assert run("--folder", str(tmp_path)) == 130
