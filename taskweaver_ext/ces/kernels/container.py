@@ -66,11 +66,6 @@ class ContainerKernelHost:
         self._control: zmq.Socket[bytes] | None = None
 
     @property
-    def container_id(self) -> str | None:
-        """The container, once it has been made."""
-        return self._box.container_id
-
-    @property
     def pid(self) -> int | None:
         """The kernel's process, where this machine can see it."""
         return self._connection.kernel_pid if self._connection is not None else None
@@ -97,9 +92,9 @@ class ContainerKernelHost:
             ) from error
         except ConnectionError as error:
             death = self.death()
-            how = death.detail if death else "the connection broke"
-            raise self._start_error(f"the kernel ended at once ({how})") from error
-        except (EngineError, OSError) as error:
+            reason = f"the kernel ended at once ({death.detail})" if death else str(error)
+            raise self._start_error(reason or "the connection to the kernel broke") from error
+        except (EngineError, OSError, zmq.ZMQError) as error:
             raise self._start_error(str(error)) from error
 
     def death(self, wait_seconds: float = DEATH_SECONDS) -> KernelDeath | None:
@@ -166,34 +161,41 @@ class ContainerKernelHost:
     def _connect(self, line: KernelLine, published: Mapping[int, int]) -> ContainerConnection:
         life = self._box.life
         inside, outside = str(cwd_inside(self._settings.cwd)), str(self._settings.cwd)
-        connection = ContainerConnection(
-            line=line,
-            context=self._context,
-            key=self._box.key,
-            wire=line.open_wire(published, START_SECONDS, life.end),
-            death_descriptor=os.dup(life.end.fileno()),
-            limits_met=life.limits_met,
-            paths=None if inside == outside else (inside, outside),
-        )
-        control = self._context.socket(zmq.DEALER)
-        control.linger = 0
-        line.attach(control, CONTROL_PORT)
-        with self._lock:
-            self._control = control
-        try:
+        with contextlib.ExitStack() as opened:
+            wire = line.open_wire(published, START_SECONDS, life.end)
+            opened.callback(wire.close)
+            death_descriptor = os.dup(life.end.fileno())
+            opened.callback(os.close, death_descriptor)
+            connection = ContainerConnection(
+                line=line,
+                context=self._context,
+                key=self._box.key,
+                wire=wire,
+                death_descriptor=death_descriptor,
+                limits_met=life.limits_met,
+                paths=None if inside == outside else (inside, outside),
+            )
+            opened.pop_all()
+            opened.callback(connection.close)
+            self._open_control(line)
             connection.wait_until_ready(START_SECONDS)
-        except BaseException:
-            connection.close()
-            raise
+            opened.pop_all()
         self._connection = connection
         return connection
 
+    def _open_control(self, line: KernelLine) -> None:
+        control = self._context.socket(zmq.DEALER)
+        with self._lock:
+            self._control = control  # `stop` closes it
+        control.linger = 0
+        line.attach(control, CONTROL_PORT)
+
     def _tell(self, notice: HostNotice) -> None:
-        """Tell what runs; the kernel's next code, when nothing does."""
+        """Tell what runs, or the kernel's next code; of a pause, all that runs or will."""
         connection = self._connection
-        has_programs = self._box.programs.is_running
+        concerns_all = notice.status in ("paused", "resumed") or not self._box.programs.is_running
         self._box.programs.tell(notice)
-        if connection is not None and (connection.is_running or not has_programs):
+        if connection is not None and (connection.is_running or concerns_all):
             connection.tell(notice)
 
     def _start_error(self, reason: str) -> KernelStartError:

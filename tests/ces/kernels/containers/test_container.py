@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
+import socket
 import tarfile
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import zmq
 from docker import DockerClient
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import StatusChanged
+from taskweaver_ext.ces.kernels.containers.connection import SharedFolderLine
 from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
 from taskweaver_ext.ces.kernels.containers.engine import Engine
 from taskweaver_ext.ces.kernels.host import EnvMode
+from taskweaver_ext.ces.kernels.wire import CONTROL_PORT, STDIN_PORT, Waker
 from taskweaver_ext.ces.results import ExecutionStatus
 from taskweaver_ext.errors import KernelStartError
 from tests.support.containers import IMAGE, container_environment, container_of
@@ -342,3 +349,54 @@ except OSError:
         assert reached.text() == ""
         assert {b[0]["HostIp"] for b in bindings.values()} == {"127.0.0.1"}
         assert any("services of the host" in notice.message for notice in lines.result.notices)
+
+
+@pytest.mark.parametrize("failing_port", [STDIN_PORT, CONTROL_PORT])
+def test_a_start_that_fails_late_leaves_nothing_open(
+    container_sessions: Environment, monkeypatch: pytest.MonkeyPatch, failing_port: int
+) -> None:
+    """The kernel has come by then, and some of the channels to it are open."""
+    attach, open_wire = SharedFolderLine.attach, SharedFolderLine.open_wire
+    wires: list[socket.socket] = []
+
+    def attach_some(line: SharedFolderLine, channel: zmq.Socket[bytes], port: int) -> None:
+        if port == failing_port:
+            raise zmq.ZMQError(errno.EMFILE)
+        attach(line, channel, port)
+
+    def keep_wire(
+        line: SharedFolderLine, published: Mapping[int, int], seconds: float, end: Waker
+    ) -> socket.socket:
+        wires.append(open_wire(line, published, seconds, end))
+        return wires[-1]
+
+    monkeypatch.setattr(SharedFolderLine, "attach", attach_some)
+    monkeypatch.setattr(SharedFolderLine, "open_wire", keep_wire)
+    before = count_pipes()
+
+    with pytest.raises(KernelStartError, match="Too many open files"):
+        container_sessions.start_session("s1")
+
+    assert [wire.fileno() for wire in wires] == [-1]
+    assert count_pipes() <= before
+
+
+def count_pipes() -> int:
+    """How many pipes are open here; of sockets, the SDK keeps a changing number open."""
+    folder = Path("/proc/self/fd")
+    links = []
+    for entry in folder.iterdir():
+        with contextlib.suppress(OSError):
+            links.append(str(entry.readlink()))
+    return sum(link.startswith("pipe:") for link in links)
+
+
+def test_a_container_that_ends_before_its_ports_are_known_is_said(
+    tmp_path: Path, engine: Engine
+) -> None:
+    settings = ContainerSettings(python="false", transport="tcp")
+    with (
+        container_environment(tmp_path, settings) as environment,
+        pytest.raises(KernelStartError, match=r"ended at once \(exited with code 1\)"),
+    ):
+        environment.start_session("s1")
