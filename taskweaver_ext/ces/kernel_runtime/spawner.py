@@ -6,45 +6,30 @@ client can only reach a port, it opens a connection for each stream, and what
 goes through it is copied.
 
     client   {"id": 1, "do": "start", "with": {"path": ..., "command": [...], ...}}
-    spawner  {"id": 1, "result": {"process": 1, "pid": 17, "mark": "..."}}
+    spawner  {"id": 1, "result": {"pid": 17, "mark": "..."}}
     spawner  {"ended": 1, "code": 0}
+
+A process is known by the number of the request that started it, so that the
+client can also have one ended of which it has not heard yet.
 """
 
 from __future__ import annotations
 
-import array
-import contextlib
 import errno
-import fcntl
-import hmac
-import json
 import os
-import secrets
 import select
 import shutil
-import socket
-import struct
 import subprocess
 import tempfile
-import termios
-import threading
 from dataclasses import asdict
 from typing import Any
 
 from .process_tree import ProcessSeen, ticks_since_boot
+from .spawner_lines import FolderLine, PortLine
 from .started_process import StartedProcess, complaint_about_folder, find_program
-from .wire import CHALLENGE_BYTES, PROOF_BYTES, proof
 
-FRAME = struct.Struct("!I")
-CONTROL = "control".ljust(32)
-"""What the first connection calls itself; those for streams have names of the same length."""
-
-_READ_BYTES = 1 << 18
-_MAX_DESCRIPTORS = 8
-_PROOF_SECONDS = 1.0
 _LIVENESS_SECONDS = 0.02
 """How often to look whether programs live, where the system does not tell."""
-_STREAM_SECONDS = 10.0
 _COLLECT_SECONDS = 2.0
 _KILL = 9
 
@@ -75,146 +60,6 @@ def serve(settings: dict[str, Any]) -> None:
         spawner.kill_everything()
 
 
-class FolderLine:
-    """A socket in a folder that both sides see; the client's descriptors come through it."""
-
-    def __init__(self, path: str) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.connect(path)
-        self._unread = bytearray()
-        self._descriptors: list[int] = []
-
-    def fileno(self) -> int:
-        """Readable when there is a request, or nobody is there any more."""
-        return self._socket.fileno()
-
-    def receive(self) -> list[dict[str, Any]] | None:
-        """The requests that have come, with the descriptors that came along; None at the end."""
-        requests = _receive_frames(self._read, self._unread)
-        for request in requests or ():
-            count = len(request.get("streams", ()))
-            request["descriptors"] = self._descriptors[:count]
-            del self._descriptors[:count]
-        return requests
-
-    def _read(self) -> bytes:
-        items = array.array("i")
-        size = socket.CMSG_SPACE(_MAX_DESCRIPTORS * items.itemsize)
-        data, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, size)
-        for level, kind, content in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                items.frombytes(content[: len(content) - len(content) % items.itemsize])
-        for descriptor in items:
-            os.set_inheritable(descriptor, False)
-        self._descriptors += items
-        return data
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Send an answer or news."""
-        _send_frame(self._socket, message)
-
-    def open_streams(self, request: dict[str, Any]) -> list[int]:
-        """The descriptors of a process's streams, which came along."""
-        descriptors: list[int] = request["descriptors"]
-        return descriptors
-
-
-class PortLine:
-    """A port on which the client opens one connection for requests and one for each stream.
-
-    Threads:
-        One more accepts connections; `_arrived` guards those that nobody has
-        asked for yet. Each stream is copied on a thread of its own.
-    """
-
-    def __init__(self, key: str, port: int) -> None:
-        self._key = key
-        self._server = socket.create_server(("0.0.0.0", port))
-        self._arrived = threading.Condition()
-        self._connections: dict[str, socket.socket] = {}
-        threading.Thread(target=self._accept, daemon=True).start()
-        self._socket = self._take(CONTROL, None)
-        self._unread = bytearray()
-        self._folder = tempfile.mkdtemp(prefix="taskweaver-")
-        self._copies: dict[str, Copying] = {}
-
-    def fileno(self) -> int:
-        """Readable when there is a request, or nobody is there any more."""
-        return self._socket.fileno()
-
-    def receive(self) -> list[dict[str, Any]] | None:
-        """The requests that have come; None at the end."""
-        return _receive_frames(lambda: self._socket.recv(_READ_BYTES), self._unread)
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Send an answer or news."""
-        _send_frame(self._socket, message)
-
-    def open_streams(self, request: dict[str, Any]) -> list[int]:
-        """A descriptor for each stream of a process."""
-        has_input = bool(request["with"].get("has_open_stdin"))
-        return [
-            self._open(name, is_input=has_input and index == 0)
-            for index, name in enumerate(request["streams"])
-        ]
-
-    def make_pipe(self, name: str) -> str:
-        """Make a named pipe whose content goes to the connection of that name."""
-        path = os.path.join(self._folder, name)
-        os.mkfifo(path, 0o600)
-        receiver = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        target = self._take(name, _STREAM_SECONDS).detach()
-        self._copies[name] = Copying(receiver, target, path)
-        return path
-
-    def written_bytes(self, name: str) -> int:
-        """How many bytes a stream's writers have written by now."""
-        copying = self._copies[name]
-        if copying.has_ended:
-            del self._copies[name]
-        return copying.written_bytes()
-
-    def _open(self, name: str, *, is_input: bool) -> int:
-        """The end of a pipe for a process; the other one is copied to or from a connection."""
-        connection = self._take(name, _STREAM_SECONDS).detach()
-        receiver, sender = os.pipe()
-        if is_input:
-            Copying(connection, sender)
-            return receiver
-        self._copies[name] = Copying(receiver, connection)
-        return sender
-
-    def _take(self, name: str, seconds: float | None) -> socket.socket:
-        with self._arrived:
-            if not self._arrived.wait_for(lambda: name in self._connections, seconds):
-                raise TimeoutError(f"nobody has opened {name}")
-            return self._connections.pop(name)
-
-    def _accept(self) -> None:
-        while True:
-            connection, _ = self._server.accept()
-            self._welcome(connection)
-
-    def _welcome(self, connection: socket.socket) -> None:
-        """Keep a connection whose other side knows the key, by the name that it says."""
-        challenge = secrets.token_hex(CHALLENGE_BYTES // 2).encode()
-        connection.settimeout(_PROOF_SECONDS)
-        try:
-            connection.sendall(challenge)
-            answer = connection.recv(PROOF_BYTES, socket.MSG_WAITALL)
-            if hmac.compare_digest(answer, proof(self._key, challenge)):
-                name = connection.recv(len(CONTROL), socket.MSG_WAITALL).decode()
-                connection.settimeout(None)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                with self._arrived:
-                    self._connections[name] = connection
-                    self._arrived.notify_all()
-                return
-        except (OSError, UnicodeDecodeError):
-            pass
-        connection.close()
-
-
 class Spawner:
     """Answer requests and tell of ends, one after another and on one thread.
 
@@ -227,7 +72,6 @@ class Spawner:
         self._processes: dict[int, StartedProcess] = {}
         self._untold: dict[int, StartedProcess] = {}
         self._keeps_leader: set[int] = set()
-        self._count = 0
 
     def serve(self) -> None:
         """Answer until the client is gone."""
@@ -279,12 +123,18 @@ class Spawner:
 
     def _do(self, request: dict[str, Any]) -> Any:
         arguments = request.get("with", {})
-        if request["do"] == "start":
-            return self._start(self._line.open_streams(request), **arguments)
-        return getattr(self, f"_do_{request['do']}")(**arguments)
+        if request["do"] != "start":
+            return getattr(self, f"_do_{request['do']}")(**arguments)
+        descriptors = self._line.open_streams(request)
+        try:
+            return self._start(request["id"], descriptors, **arguments)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
 
     def _start(
         self,
+        number: int,
         descriptors: list[int],
         *,
         environment: dict[str, str],
@@ -294,26 +144,33 @@ class Spawner:
         **settings: Any,
     ) -> dict[str, Any]:
         """Start a process: the descriptors are those of its streams, in their order."""
-        opened = list(descriptors)
+        waiting = iter(descriptors)
+        source = (
+            next(waiting)
+            if has_open_stdin
+            else os.open(stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        )
         try:
-            if not has_open_stdin:
-                opened.insert(0, os.open(stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC))
             process = StartedProcess(
                 environment={**os.environ, **environment},
-                stdin=opened[0],
-                stdout=opened[1],
-                stderr=opened[2] if has_stderr else subprocess.DEVNULL,
+                stdin=source,
+                stdout=next(waiting),
+                stderr=next(waiting) if has_stderr else subprocess.DEVNULL,
                 **settings,
             )
         finally:
-            for descriptor in opened:
-                os.close(descriptor)
-        self._count += 1
-        number = self._count
+            if not has_open_stdin:
+                os.close(source)
         self._processes[number] = self._untold[number] = process
         if has_open_stdin:
             self._keeps_leader.add(number)
-        return {"process": number, "pid": process.pid, "mark": process.mark}
+        return {"pid": process.pid, "mark": process.mark}
+
+    def _do_abandon(self, process: int) -> None:
+        """End a process, if that was started, because nobody waits for it any more."""
+        if process in self._processes:
+            self._do_kill_all(process)
+            self._do_collect(process)
 
     def _do_signal(self, process: int, number: int) -> None:
         self._processes[process].signal(number)
@@ -373,76 +230,3 @@ class Spawner:
     def _do_make_pipe(self, name: str) -> str:
         path: str = self._line.make_pipe(name)
         return path
-
-
-def _receive_frames(read: Any, unread: bytearray) -> list[dict[str, Any]] | None:
-    """Read once and take the frames that are whole; None at the end."""
-    try:
-        data = read()
-    except OSError:
-        return None
-    if not data:
-        return None
-    unread += data
-    frames = []
-    while len(unread) >= FRAME.size:
-        (size,) = FRAME.unpack_from(unread)
-        if len(unread) < FRAME.size + size:
-            break
-        frames.append(json.loads(bytes(unread[FRAME.size : FRAME.size + size])))
-        del unread[: FRAME.size + size]
-    return frames
-
-
-def _send_frame(connection: socket.socket, message: dict[str, Any]) -> None:
-    content = json.dumps(message).encode()
-    connection.sendall(FRAME.pack(len(content)) + content)
-
-
-class Copying:
-    """Copy a stream on a thread until it ends or nobody takes it; then both ends are closed.
-
-    Threads:
-        `_lock` guards what was taken against being counted in the middle of a read.
-    """
-
-    def __init__(self, source: int, target: int, path: str | None = None) -> None:
-        self._source = source
-        self._target = target
-        self._path = path
-        self._lock = threading.Lock()
-        self._taken_bytes = 0
-        self.has_ended = False
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def written_bytes(self) -> int:
-        """How many bytes have been written to the source by now."""
-        with self._lock:
-            if self.has_ended:
-                return self._taken_bytes
-            waiting = fcntl.ioctl(self._source, termios.FIONREAD, bytes(4))
-            return self._taken_bytes + int(struct.unpack("i", waiting)[0])
-
-    def _run(self) -> None:
-        poller = select.poll()
-        poller.register(self._source, select.POLLIN)
-        try:
-            while True:
-                poller.poll()  # of a named pipe, the end comes only after a beginning
-                with self._lock:
-                    data = memoryview(os.read(self._source, _READ_BYTES))
-                    self._taken_bytes += len(data)
-                if not data:
-                    return
-                while data:
-                    data = data[os.write(self._target, data) :]
-        except OSError:
-            return
-        finally:
-            with self._lock:
-                self.has_ended = True
-                os.close(self._source)
-            os.close(self._target)
-            if self._path is not None:
-                with contextlib.suppress(OSError):
-                    os.unlink(self._path)

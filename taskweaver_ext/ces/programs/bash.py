@@ -130,7 +130,7 @@ class BashProcess:
         source = folder.write("command", code.encode("utf-8", "surrogatepass"))
         input_file = os.devnull if stdin is None else folder.write("stdin", stdin)
         names = (f"{self._count}.stdout", f"{self._count}.stderr")
-        pipes = [folder.make_pipe(name) for name in names]
+        pipes = self._make_pipes(names)
         mark = f"{self._process.mark}-{self._count}"
         paths = [shlex.quote(path) for path in (source, input_file, *(path for path, _ in pipes))]
         code_line = (
@@ -149,6 +149,17 @@ class BashProcess:
         self._send(code_line)
         self._ask_for_report(command)
         return command
+
+    def _make_pipes(self, names: Iterable[str]) -> list[tuple[str, ReadEnd]]:
+        pipes: list[tuple[str, ReadEnd]] = []
+        try:
+            for name in names:
+                pipes.append(self._folder.make_pipe(name))
+        except BaseException:
+            for _, end in pipes:
+                os.close(end.descriptor)
+            raise
+        return pipes
 
     def read_reports(self, command: SentCommand | None) -> None:
         """Read what it says, and note what that means for the command."""

@@ -140,6 +140,7 @@ class ProgramSite(Protocol):
 
     Raises:
         SiteGoneError: From any method, once the place has ended.
+        KernelError: From any method, when the place lives and does not answer.
     """
 
     memory_bytes: int | None

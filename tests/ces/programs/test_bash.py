@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from taskweaver_ext.ces.child_environment import child_environment
 from taskweaver_ext.ces.programs.bash import BashProcess, SentCommand
-from taskweaver_ext.ces.programs.site import LocalSite
+from taskweaver_ext.ces.programs.process_output import ReadEnd
+from taskweaver_ext.ces.programs.site import LocalFolder, LocalSite
 from tests.support.executions import LIMIT_SECONDS, wait_until
 
 
@@ -83,3 +86,30 @@ def test_what_users_write_to_our_line_is_skipped(bash: BashProcess) -> None:
     finish(bash, bash.send("PROMPT_COMMAND='echo 1 0 ended 7; printf partial'; echo", None))
 
     assert finish(bash, bash.send("echo hi", None)) == ("hi\n", 0)
+
+
+class FullSite(LocalSite):
+    """This machine, with room for one pipe only."""
+
+    def make_folder(self) -> LocalFolder:
+        return FullFolder()
+
+
+class FullFolder(LocalFolder):
+    """A folder in which every second pipe is one too many."""
+
+    def make_pipe(self, name: str) -> tuple[str, ReadEnd]:
+        if name.endswith("stderr"):
+            raise OSError(errno.EMFILE, "no descriptor is left")
+        return super().make_pipe(name)
+
+
+def test_a_command_for_whose_pipes_there_is_no_room_leaves_none_open(tmp_path: Path) -> None:
+    bash = BashProcess(FullSite(), "/bin/bash", tmp_path, child_environment())
+    before = psutil.Process().num_fds()
+
+    with pytest.raises(OSError, match="no descriptor is left"):
+        bash.send("echo", None)
+
+    assert psutil.Process().num_fds() == before
+    bash.close()

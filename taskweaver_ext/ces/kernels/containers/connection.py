@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import zmq
 
 from taskweaver_ext.ces.kernel_runtime.plugin_api import ARTIFACT_MIME
-from taskweaver_ext.ces.kernel_runtime.wire import CHALLENGE_BYTES, proof
+from taskweaver_ext.ces.kernel_runtime.wire import CHALLENGE_BYTES, proof, receive_exactly
 from taskweaver_ext.ces.kernels.containers.description import (
     CHANNEL_PORTS,
     INSIDE_FOLDER,
@@ -83,7 +83,11 @@ class SharedFolderLine:
         self._folder = folder
         self._give_away = give_away
         self._listener = WireListener(folder / "wire")
-        self._give_away(folder / "wire")
+        try:
+            give_away(folder / "wire")
+        except OSError:
+            self._listener.close()
+            raise
 
     def kernel_settings(self) -> dict[str, Any]:
         return {"socket_path": f"{INSIDE_FOLDER}/wire", "connects_channels": True}
@@ -157,19 +161,23 @@ class PublishedPortsLine:
         pass
 
 
-def connect_to_port(port: int, key: str) -> socket.socket | None:
+def connect_to_port(port: int, key: str, name: str = "") -> socket.socket | None:
     """Connect to a published port and prove to know the key; None while nobody listens.
 
     Until then the engine's proxy accepts only to hang up.
+
+    Args:
+        name: What the connection calls itself, where it has to.
     """
     connection = socket.socket()
     connection.settimeout(1)
     try:
         connection.connect(("127.0.0.1", port))
-        challenge = connection.recv(CHALLENGE_BYTES, socket.MSG_WAITALL)
+        challenge = receive_exactly(connection, CHALLENGE_BYTES)
         if len(challenge) == CHALLENGE_BYTES:
-            connection.sendall(proof(key, challenge))
+            connection.sendall(proof(key, challenge) + name.encode())
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.settimeout(None)
             return connection
     except OSError:
         pass  # not yet

@@ -26,6 +26,9 @@ class ProgramKeeper(Protocol):
     def ask_of(self, client: SpawnerClient, what: str, **arguments: object) -> object:
         """Ask something that cannot fail there; None when nobody answers."""
 
+    def insist_on(self, client: SpawnerClient, what: str, **arguments: object) -> object:
+        """As `ask_of`; a container that does not even do this is ended."""
+
     def forget(self, program: ContainerProgram) -> None:
         """A program has been collected."""
 
@@ -41,23 +44,32 @@ class ContainerProgram:
         *,
         site: ProgramKeeper,
         client: SpawnerClient,
-        started: Mapping[str, Any],
+        started: object,
+        news: ProcessNews,
         stdin: int | None,
         stdout: ReadEnd,
         stderr: ReadEnd | None,
         limits: LimitCounter,
     ) -> None:
+        """A process that was just started.
+
+        Args:
+            started: What the spawner says of it.
+
+        Raises:
+            OSError: There is no room for it here.
+            ValueError: What is said of it makes no sense.
+        """
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
-        self.mark = str(started["mark"])
-        self.pid = int(started["pid"])
+        self.mark, self.pid = _mark_and_pid(started)
         self._site = site
         self._client = client
-        self._number = int(started["process"])
+        self._news = news
         self._limits = limits
         self._notices: deque[HostNotice] = deque()
         self._waker = Waker()
         self.descriptor: int | None = self._waker.fileno()
-        self._news: ProcessNews = client.follow(self._number, self._waker.wake)
+        news.on_change = self._waker.wake
         if self.has_ended():
             self._waker.wake()
 
@@ -88,24 +100,24 @@ class ContainerProgram:
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
-        self._client.tell("signal", {"process": self._number, "number": int(number)})
+        self._client.tell("signal", {"process": self._news.number, "number": int(number)})
 
     def signal_group(self, number: int) -> None:
         """Send its group a signal."""
-        self._client.tell("signal_group", {"process": self._number, "number": int(number)})
+        self._client.tell("signal_group", {"process": self._news.number, "number": int(number)})
 
     def members(self) -> list[ProcessSeen]:
         """What lives of it in the container."""
-        found = self._ask("members", process=self._number)
+        found = self._ask("members", process=self._news.number)
         return [_process_seen(entry) for entry in found] if isinstance(found, list) else []
 
     def signal_members(
         self, members: Iterable[ProcessSeen], number: int, wait_seconds: float = 0.0
     ) -> None:
         """Send a signal to some of them, and wait a moment for their end."""
-        self._ask(
+        self._insist_on(
             "signal_members",
-            process=self._number,
+            process=self._news.number,
             members=[asdict(seen) for seen in members],
             number=int(number),
             wait_seconds=wait_seconds,
@@ -113,7 +125,7 @@ class ContainerProgram:
 
     def kill_all(self) -> None:
         """Kill it with everything it started."""
-        self._ask("kill_all", process=self._number)
+        self._insist_on("kill_all", process=self._news.number)
 
     def wait(self) -> int:
         """Its exit code; as killed, when its container ended with it."""
@@ -122,8 +134,8 @@ class ContainerProgram:
 
     def collect(self) -> ProcessEnd:
         """Let go of it, and say how it ended."""
-        end = self._ask("collect", process=self._number)
-        self._client.forget(self._number)
+        end = self._insist_on("collect", process=self._news.number)
+        self._client.forget(self._news)
         self._site.forget(self)
         self._waker.close()
         self.descriptor = None
@@ -139,6 +151,17 @@ class ContainerProgram:
 
     def _ask(self, what: str, **arguments: object) -> object:
         return self._site.ask_of(self._client, what, **arguments)
+
+    def _insist_on(self, what: str, **arguments: object) -> object:
+        return self._site.insist_on(self._client, what, **arguments)
+
+
+def _mark_and_pid(started: object) -> tuple[str, int]:
+    if isinstance(started, dict):
+        mark, pid = started.get("mark"), started.get("pid")
+        if isinstance(mark, str) and isinstance(pid, int):
+            return mark, pid
+    raise ValueError("what the container says about it makes no sense")
 
 
 def _process_seen(entry: Mapping[str, Any]) -> ProcessSeen:

@@ -7,7 +7,7 @@ import itertools
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -19,12 +19,14 @@ from taskweaver_ext.ces.kernels.containers.spawner import (
     SpawnerClient,
     SpawnerLine,
     SpawnerLostError,
+    SpawnerSilentError,
     Stream,
 )
 from taskweaver_ext.ces.kernels.host import HostNotice
 from taskweaver_ext.ces.programs.process_output import ReadEnd
 from taskweaver_ext.ces.programs.site import ProcessSettings, SiteGoneError
 from taskweaver_ext.ces.results import KernelDeath
+from taskweaver_ext.errors import KernelError
 
 _ANSWER_SECONDS = 10.0
 _KILL_SECONDS = 7.0
@@ -131,13 +133,18 @@ class ContainerPrograms:
         self._give_away(path)
         return ContainerFolder(self, path, f"{INSIDE_FOLDER}/{name}", self._line, self._give_away)
 
+    def open_stream(self, *, is_input: bool = False) -> Stream:
+        """A stream for something that is about to be started."""
+        with self._translating():
+            return self._line.open_stream(is_input=is_input)
+
     def read_end(self, stream: Stream) -> ReadEnd:
         """The end of a stream that is ours; what is copied to us takes its time."""
         if not stream.name:
             return ReadEnd(stream.descriptor)
 
         def written() -> int | None:
-            with contextlib.suppress(SiteGoneError, OSError, ValueError):
+            with contextlib.suppress(SiteGoneError, KernelError, OSError, ValueError):
                 total = self._ask("written_bytes", name=stream.name)
                 return total if isinstance(total, int) else None
             return None
@@ -154,7 +161,7 @@ class ContainerPrograms:
 
     def remove_folder_inside(self, path: str) -> None:
         """Remove such a folder."""
-        with contextlib.suppress(SiteGoneError, OSError, ValueError):
+        with contextlib.suppress(SiteGoneError, KernelError, OSError, ValueError):
             self._ask("remove_folder", path=path)
 
     def start(self, settings: ProcessSettings) -> ContainerProgram:
@@ -166,26 +173,36 @@ class ContainerPrograms:
         limits = self._life.count_limits()
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             streams = [
-                _open_stream(self._line, ours, theirs, is_input=is_input)
+                self._open_stream(ours, theirs, is_input=is_input)
                 for is_input in _streams_of(settings)
             ]
-            started = self._ask("start", streams, **arguments)
-            if not isinstance(started, dict):
-                raise SiteGoneError(self.death())
+            with self._translating():
+                started, news = client.start(arguments, streams, seconds=self._patience)
+            ours.callback(client.abandon, news)
+            waiting = iter(streams)
+            program = ContainerProgram(
+                site=self,
+                client=client,
+                started=started,
+                news=news,
+                stdin=next(waiting).descriptor if settings.has_open_stdin else None,
+                stdout=self.read_end(next(waiting)),
+                stderr=self.read_end(next(waiting)) if settings.has_stderr else None,
+                limits=limits,
+            )
             ours.pop_all()
-        waiting = iter(streams)
-        program = ContainerProgram(
-            site=self,
-            client=client,
-            started=started,
-            stdin=next(waiting).descriptor if settings.has_open_stdin else None,
-            stdout=self.read_end(next(waiting)),
-            stderr=self.read_end(next(waiting)) if settings.has_stderr else None,
-            limits=limits,
-        )
         with self._lock:
             self._running.add(program)
         return program
+
+    def _open_stream(
+        self, ours: contextlib.ExitStack, theirs: contextlib.ExitStack, *, is_input: bool
+    ) -> Stream:
+        stream = self.open_stream(is_input=is_input)
+        ours.callback(os.close, stream.descriptor)
+        if stream.theirs is not None:
+            theirs.callback(os.close, stream.theirs)
+        return stream
 
     def tell(self, notice: HostNotice) -> None:
         """Tell everything that runs here what happens to the container."""
@@ -232,27 +249,51 @@ class ContainerPrograms:
         )
 
     def ask_of(self, client: SpawnerClient, what: str, **arguments: object) -> object:
-        """Ask something that cannot fail there; None when nobody answers.
+        """Ask something that cannot fail there; None when nobody answers."""
+        with contextlib.suppress(OSError, ValueError, SpawnerLostError, SpawnerSilentError):
+            return client.ask(what, arguments, seconds=self._patience)
+        return None
 
-        A container that does not even answer a kill is paused or stuck: it is killed itself.
-        """
+    def insist_on(self, client: SpawnerClient, what: str, **arguments: object) -> object:
+        """As `ask_of`; a container that does not even do this is paused or stuck: it is killed."""
         seconds = _PAUSED_SECONDS if self._is_paused else _KILL_SECONDS
         try:
             return client.ask(what, arguments, seconds=seconds)
-        except (OSError, ValueError):
-            return None
-        except SpawnerLostError:
-            if not client.is_lost:
-                self._life.kill_because("killed, because it did not answer when asked to stop")
-            return None
+        except SpawnerSilentError:
+            self._life.kill_because("killed, because it did not answer when asked to stop")
+        except (OSError, ValueError, SpawnerLostError):
+            pass
+        return None
 
-    def _ask(self, what: str, streams: list[Stream] | None = None, **arguments: object) -> object:
+    def _ask(self, what: str, **arguments: object) -> object:
+        client = self._connected()
+        with self._translating():
+            return client.ask(what, arguments, seconds=self._patience)
+
+    @property
+    def _patience(self) -> float:
+        return _PAUSED_SECONDS if self._is_paused else _ANSWER_SECONDS
+
+    @contextlib.contextmanager
+    def _translating(self) -> Iterator[None]:
+        """Say why nobody answers."""
         try:
-            return self._connected().ask(
-                what, arguments, streams=streams or (), seconds=_ANSWER_SECONDS
-            )
+            yield
         except SpawnerLostError as error:
             raise SiteGoneError(self.death()) from error
+        except SpawnerSilentError as error:
+            container = f"The container of session {self._session_id!r}"
+            if self._is_paused:
+                message = (
+                    f"{container} is paused, so nothing can be started in it. Unpause it"
+                    " (docker unpause), then try again."
+                )
+            else:
+                message = (
+                    f"{container} has not answered in time, so nothing was started in it."
+                    " Try again; if that does not help, start the session again."
+                )
+            raise KernelError(message) from error
 
     def _connected(self) -> SpawnerClient:
         with self._connecting:
@@ -262,11 +303,13 @@ class ContainerPrograms:
                 return client
             if client is not None or self._life.is_over:
                 raise SiteGoneError(self.death())
-            try:
+            with self._translating():
                 connection = self._line.connect(lambda: self._life.is_over)
-            except SpawnerLostError as error:
-                raise SiteGoneError(self.death()) from error
-            client = SpawnerClient(connection, self._spawner_is_lost, self._session_id)
+            try:
+                client = SpawnerClient(connection, self._spawner_is_lost, self._session_id)
+            except BaseException:
+                connection.close()
+                raise
             with self._lock:
                 self._client = client
                 if not self._is_closed:
@@ -320,8 +363,12 @@ class ContainerFolder:
     def make_pipe(self, name: str) -> tuple[str, ReadEnd]:
         """Make a named pipe: here, where both sides can open it, else in the container."""
         if isinstance(self._line.address, int):
-            stream = self._line.open_stream()
-            return self._site.make_pipe_inside(stream), self._site.read_end(stream)
+            stream = self._site.open_stream()
+            try:
+                return self._site.make_pipe_inside(stream), self._site.read_end(stream)
+            except BaseException:
+                os.close(stream.descriptor)
+                raise
         path = self._path / name
         os.mkfifo(path, 0o600)
         self._give_away(path)
@@ -349,17 +396,3 @@ def _streams_of(settings: ProcessSettings) -> list[bool]:
     """Which streams of a process are ours to read or write; True is what it reads."""
     wanted = ((True, settings.has_open_stdin), (False, True), (False, settings.has_stderr))
     return [is_input for is_input, is_wanted in wanted if is_wanted]
-
-
-def _open_stream(
-    line: SpawnerLine,
-    ours: contextlib.ExitStack,
-    theirs: contextlib.ExitStack,
-    *,
-    is_input: bool,
-) -> Stream:
-    stream = line.open_stream(is_input=is_input)
-    ours.callback(os.close, stream.descriptor)
-    if stream.theirs is not None:
-        theirs.callback(os.close, stream.theirs)
-    return stream

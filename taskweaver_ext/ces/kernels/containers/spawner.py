@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
-import json
 import os
 import queue
 import select
 import socket
+import struct
 import threading
 import time
 import uuid
@@ -22,20 +22,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from taskweaver_ext.ces.kernel_runtime.spawner import CONTROL, FRAME
+from taskweaver_ext.ces.kernel_runtime.json_frames import pack_frame, take_frames
+from taskweaver_ext.ces.kernel_runtime.spawner_lines import CONTROL
 from taskweaver_ext.ces.kernels.containers.connection import connect_to_port
 from taskweaver_ext.ces.kernels.containers.description import INSIDE_FOLDER, PROGRAMS_PORT
 from taskweaver_ext.ces.kernels.wire import WireListener
 
 _CONNECT_SECONDS = 20.0
 _RETRY_SECONDS = 0.02
+_SEND_SECONDS = 10
+"""Who takes nothing for so long is not there any more."""
 _MAX_FRAME_BYTES = 1 << 24
-_MAX_EARLY = 1000
 _READ_BYTES = 1 << 18
 
 
 class SpawnerLostError(Exception):
-    """Nobody in the container answers."""
+    """Nobody in the container will ever answer."""
+
+
+class SpawnerSilentError(Exception):
+    """Nobody in the container has answered in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +64,13 @@ class SpawnerLine(Protocol):
         """Where the container's ports are found on this machine, once it runs."""
 
     def connect(self, is_over: Callable[[], bool]) -> socket.socket:
-        """Open the connection for requests; raises SpawnerLostError."""
+        """Open the connection for requests; raises SpawnerLostError or SpawnerSilentError."""
 
     def open_stream(self, *, is_input: bool = False) -> Stream:
-        """A stream for a process that is about to be started; raises OSError."""
+        """A stream for a process that is about to be started.
+
+        Raises OSError or SpawnerSilentError.
+        """
 
     def close(self) -> None:
         """Let go of what it opened itself."""
@@ -74,7 +83,11 @@ class SharedFolderSpawnerLine:
 
     def __init__(self, folder: Path, give_away: Callable[[Path], None]) -> None:
         self._listener = WireListener(folder / "programs")
-        give_away(folder / "programs")
+        try:
+            give_away(folder / "programs")
+        except OSError:
+            self._listener.close()
+            raise
 
     def published_at(self, ports: Mapping[int, int]) -> None:
         """There are none."""
@@ -87,7 +100,7 @@ class SharedFolderSpawnerLine:
         while not is_over() and time.monotonic() < deadline:
             if poller.poll(_RETRY_SECONDS * 1000):
                 return self._listener.accept()
-        raise SpawnerLostError
+        raise SpawnerLostError if is_over() else SpawnerSilentError
 
     def open_stream(self, *, is_input: bool = False) -> Stream:
         """A pipe."""
@@ -118,21 +131,17 @@ class PublishedPortSpawnerLine:
         deadline = time.monotonic() + _CONNECT_SECONDS
         poller = select.poll()
         while not is_over() and time.monotonic() < deadline:
-            if connection := connect_to_port(self._port, self._key):
-                connection.sendall(CONTROL.encode())
-                connection.settimeout(None)
+            if connection := connect_to_port(self._port, self._key, CONTROL):
                 return connection
             poller.poll(_RETRY_SECONDS * 1000)
-        raise SpawnerLostError
+        raise SpawnerLostError if is_over() else SpawnerSilentError
 
     def open_stream(self, *, is_input: bool = False) -> Stream:
         """A connection of its own."""
-        connection = connect_to_port(self._port, self._key)
-        if connection is None:
-            raise ConnectionError("The container's port is closed")
         name = uuid.uuid4().hex
-        connection.sendall(name.encode())
-        connection.settimeout(None)
+        connection = connect_to_port(self._port, self._key, name)
+        if connection is None:
+            raise SpawnerSilentError
         return Stream(connection.detach(), name)
 
     def close(self) -> None:
@@ -141,10 +150,13 @@ class PublishedPortSpawnerLine:
 
 @dataclass
 class ProcessNews:
-    """What the spawner has said about a process of its; written by the line's thread."""
+    """What is known of a process; written by the client's thread."""
 
+    number: int
     code: int | None = None
+    """How it ended; None as long as nobody has heard of its end."""
     on_change: Callable[[], None] = field(default=lambda: None)
+    """Called on the client's thread."""
 
 
 class SpawnerClient:
@@ -165,28 +177,54 @@ class SpawnerClient:
         self._ids = itertools.count(1)
         self._waiting: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
         self._processes: dict[int, ProcessNews] = {}
-        self._early: dict[int, int] = {}
         self.is_lost = False
+        seconds = struct.pack("ll", _SEND_SECONDS, 0)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
         self._thread = threading.Thread(
             target=self._receive, name=f"taskweaver-spawner-{session_id}", daemon=True
         )
         self._thread.start()
 
-    def ask(
-        self,
-        what: str,
-        arguments: Mapping[str, object],
-        *,
-        streams: Sequence[Stream] = (),
-        seconds: float,
-    ) -> object:
+    def start(
+        self, arguments: Mapping[str, object], streams: Sequence[Stream], *, seconds: float
+    ) -> tuple[object, ProcessNews]:
+        """Start a process; return what the spawner says of it, and what it will say.
+
+        Raises as `ask` does; a process that is started too late is ended.
+        """
+        news = ProcessNews(next(self._ids))
+        with self._lock:
+            self._processes[news.number] = news  # it may end before we know that it has started
+        try:
+            return self._request(news.number, "start", arguments, streams, seconds), news
+        except BaseException as error:
+            self.forget(news)
+            if not isinstance(error, (OSError, ValueError)):
+                self.abandon(news)
+            raise
+
+    def abandon(self, news: ProcessNews) -> None:
+        """End a process that nobody will look after, as soon as it has been started."""
+        self.tell("abandon", {"process": news.number})
+
+    def ask(self, what: str, arguments: Mapping[str, object], *, seconds: float) -> object:
         """Ask and wait for the answer.
 
         Raises:
             OSError, ValueError: What was asked for failed, there.
-            SpawnerLostError: Nobody answers, or not in time.
+            SpawnerLostError: Nobody will answer.
+            SpawnerSilentError: Nobody has answered in time.
         """
-        number = next(self._ids)
+        return self._request(next(self._ids), what, arguments, (), seconds)
+
+    def _request(
+        self,
+        number: int,
+        what: str,
+        arguments: Mapping[str, object],
+        streams: Sequence[Stream],
+        seconds: float,
+    ) -> object:
         answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         with self._lock:
             if self.is_lost:
@@ -196,7 +234,7 @@ class SpawnerClient:
             self._send({"id": number, "do": what, "with": dict(arguments)}, streams)
             answer = answers.get(timeout=seconds)
         except queue.Empty as error:
-            raise SpawnerLostError from error
+            raise SpawnerSilentError from error
         finally:
             with self._lock:
                 self._waiting.pop(number, None)
@@ -214,18 +252,10 @@ class SpawnerClient:
         with contextlib.suppress(SpawnerLostError):
             self._send({"do": what, "with": dict(arguments)})
 
-    def follow(self, number: int, on_change: Callable[[], None]) -> ProcessNews:
-        """What is known of a process that was just started; `on_change` is called on our thread."""
-        news = ProcessNews(on_change=on_change)
-        with self._lock:
-            news.code = self._early.pop(number, None)
-            self._processes[number] = news
-        return news
-
-    def forget(self, number: int) -> None:
+    def forget(self, news: ProcessNews) -> None:
         """Nobody wants to know of a process any more."""
         with self._lock:
-            self._processes.pop(number, None)
+            self._processes.pop(news.number, None)
 
     def give_up(self) -> None:
         """Nobody will answer any more: let everybody who waits know."""
@@ -240,8 +270,7 @@ class SpawnerClient:
         self._connection.close()
 
     def _send(self, message: Mapping[str, Any], streams: Sequence[Stream] = ()) -> None:
-        content = json.dumps({**message, "streams": [stream.name for stream in streams]}).encode()
-        frame = memoryview(FRAME.pack(len(content)) + content)
+        frame = memoryview(pack_frame({**message, "streams": [each.name for each in streams]}))
         rights = [stream.theirs for stream in streams if stream.theirs is not None]
         try:
             with self._sending:
@@ -250,6 +279,7 @@ class SpawnerClient:
                     frame = frame[sent:]
                 self._connection.sendall(frame)
         except OSError as error:
+            self.give_up()  # half a message may be on its way
             raise SpawnerLostError from error
 
     def _receive(self) -> None:
@@ -258,7 +288,7 @@ class SpawnerClient:
             # What is sent along with it is left out by `recv`, and closed by the system.
             while data := self._connection.recv(_READ_BYTES):
                 unread += data
-                for message in _frames(unread):
+                for message in take_frames(unread, _MAX_FRAME_BYTES):
                     self._take(message)
         except (OSError, ValueError, TypeError, AttributeError, KeyError):
             pass  # the connection broke, or somebody sends nonsense: nobody is there to talk to
@@ -277,13 +307,10 @@ class SpawnerClient:
             number, code = int(message["ended"]), int(message["code"])
             with self._lock:
                 news = self._processes.get(number)
-                if news is None:  # it ended before we knew that it had started
-                    if len(self._early) >= _MAX_EARLY:
-                        raise ValueError("too many")
-                    self._early[number] = code
-                    return
-                news.code = code
-            news.on_change()
+                if news is not None:
+                    news.code = code
+            if news is not None:
+                news.on_change()
             return
         with self._lock:
             answers = self._waiting.get(int(message["id"]))
@@ -292,20 +319,3 @@ class SpawnerClient:
 
 
 _LOST: dict[str, Any] = {"error": "lost"}
-
-
-def _frames(unread: bytearray) -> list[dict[str, Any]]:
-    """Take the frames that are whole; raises ValueError for what none of ours would be."""
-    found = []
-    while len(unread) >= FRAME.size:
-        (size,) = FRAME.unpack_from(unread)
-        if size > _MAX_FRAME_BYTES:
-            raise ValueError("too long")
-        if len(unread) < FRAME.size + size:
-            break
-        message = json.loads(bytes(unread[FRAME.size : FRAME.size + size]))
-        del unread[: FRAME.size + size]
-        if not isinstance(message, dict):
-            raise TypeError(message)
-        found.append(message)
-    return found

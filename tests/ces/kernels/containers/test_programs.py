@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import socket
 import threading
@@ -9,19 +11,30 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from docker import DockerClient
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import LateOutput, StatusChanged
-from taskweaver_ext.ces.kernel_runtime.spawner import FRAME
+from taskweaver_ext.ces.kernel_runtime.json_frames import FRAME
+from taskweaver_ext.ces.kernels.containers import program, spawner
 from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
 from taskweaver_ext.ces.kernels.containers.life import ContainerLife
 from taskweaver_ext.ces.kernels.containers.limits import ContainerLimits
-from taskweaver_ext.ces.kernels.containers.spawner import SpawnerClient, SpawnerLostError
+from taskweaver_ext.ces.kernels.containers.programs import ContainerFolder
+from taskweaver_ext.ces.kernels.containers.spawner import (
+    PublishedPortSpawnerLine,
+    SpawnerClient,
+    SpawnerLostError,
+    SpawnerSilentError,
+    Stream,
+)
 from taskweaver_ext.ces.programs.languages import Language
+from taskweaver_ext.ces.programs.site import ProcessSettings
 from taskweaver_ext.ces.registry import ExecutorRegistry
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus, KernelDeath
+from taskweaver_ext.errors import KernelError
 from tests.support.containers import container_environment, container_of
 from tests.support.executions import LIMIT_SECONDS, run, wait_until
 
@@ -395,7 +408,6 @@ def test_programs_of_another_user_can_be_run(tmp_path: Path) -> None:
         FRAME.pack(2) + b"{}",
         FRAME.pack(3) + b"xyz",
         FRAME.pack(13) + b'{"ended": []}',
-        b"".join(FRAME.pack(25) + b'{"ended": %04d, "code": 1}' % n for n in range(1000, 2002)),
     ],
 )
 def test_somebody_who_talks_nonsense_counts_as_gone(nonsense: bytes) -> None:
@@ -416,8 +428,128 @@ def test_who_does_not_answer_in_time_is_not_waited_for() -> None:
     ours, theirs = socket.socketpair()
     client = SpawnerClient(ours, lambda: None, "test")
 
-    with pytest.raises(SpawnerLostError):
+    with pytest.raises(SpawnerSilentError):
         client.ask("ticks", {}, seconds=0.05)
 
     client.close()
     theirs.close()
+
+
+def test_who_takes_nothing_any_more_counts_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spawner, "_SEND_SECONDS", 1)
+    ours, theirs = socket.socketpair()
+    lost = threading.Event()
+    client = SpawnerClient(ours, lost.set, "test")
+
+    with pytest.raises(SpawnerLostError):
+        client.ask("find_program", {"command": "x" * (1 << 23)}, seconds=LIMIT_SECONDS)
+
+    assert lost.wait(LIMIT_SECONDS)
+    client.close()
+    theirs.close()
+
+
+def test_a_program_that_is_started_too_late_is_ended(
+    own: ExecutorRegistry, contained: Environment, docker_client: DockerClient
+) -> None:
+    execute(own, "true", fresh=True)
+    sleep = ProcessSettings(
+        path="/bin/sleep", command=("sleep", "1000"), cwd=Path("/"), environment={}
+    )
+    with (
+        contained.programs("s1") as site,
+        paused(own, docker_client),
+        pytest.raises(KernelError, match="is paused"),
+    ):
+        site.start(sleep)
+
+    said = "".join(execute(own, "ps -e -o args=", fresh=True).stdout)
+    assert "ps -e" in said
+    assert "sleep 1000" not in said
+
+
+def test_a_program_that_cannot_be_looked_after_is_ended(
+    own: ExecutorRegistry, contained: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def have_no_room() -> None:
+        raise OSError(errno.EMFILE, "no descriptor is left")
+
+    execute(own, "true", fresh=True)
+    before = psutil.Process().num_fds()
+
+    with monkeypatch.context() as changed:
+        changed.setattr(program, "Waker", have_no_room)
+        refused = execute(own, "exec sleep 1000", fresh=True)
+
+    assert refused.error == "exec: Cannot start the process: Too many open files (EMFILE)"
+    assert "sleep 1000" not in "".join(execute(own, "ps -e -o args=", fresh=True).stdout)
+    wait_until(lambda: psutil.Process().num_fds() <= before)
+
+
+def test_a_paused_container_starts_no_program_and_that_is_said(
+    own: ExecutorRegistry, docker_client: DockerClient
+) -> None:
+    execute(own, "true", fresh=True)
+
+    with paused(own, docker_client):
+        refused = execute(own, "echo", fresh=True)
+
+    assert refused.status is ExecutionStatus.ERROR
+    assert "is paused, so nothing can be started in it" in (refused.error or "")
+    assert execute(own, "echo again", fresh=True).stdout == ["again\n"]
+
+
+@pytest.mark.parametrize("language", ["bash", "python"])
+def test_what_is_given_to_a_container_while_it_is_paused_hears_of_it_and_runs_afterwards(
+    own: ExecutorRegistry, docker_client: DockerClient, language: str
+) -> None:
+    execute(own, "true")  # there is a shell in any case
+    executor = own.get(language)
+    executor.execute("kept=4", timeout=LIMIT_SECONDS)
+    container_of(docker_client).pause()
+
+    def unpause(event: object) -> None:
+        if isinstance(event, StatusChanged) and event.status == "paused":
+            container_of(docker_client).unpause()
+
+    code = "echo $kept" if language == "bash" else "print(kept)"
+    result = executor.execute(code, on_event=unpause, timeout=LIMIT_SECONDS)
+
+    assert result.stdout == ["4\n"]
+    assert result.is_success
+
+
+@contextlib.contextmanager
+def paused(own: ExecutorRegistry, client: DockerClient) -> Iterator[None]:
+    """Pause the container until the end of the block, and see that it is known."""
+    site = own.get("bash", fresh=True)._sites  # type: ignore[attr-defined]
+    container_of(client).pause()
+    try:
+        with site.use() as programs:
+            wait_until(lambda: programs._is_paused)
+        yield
+    finally:
+        container_of(client).unpause()
+
+
+class ClosedSite:
+    """A site whose container answers to nothing."""
+
+    def open_stream(self) -> Stream:
+        receiver, sender = os.pipe()
+        os.close(sender)
+        return Stream(receiver, "stream")
+
+    def make_pipe_inside(self, stream: Stream) -> str:
+        raise KernelError(f"nobody answers about {stream.name}")
+
+
+def test_a_pipe_that_cannot_be_made_inside_is_closed_here(tmp_path: Path) -> None:
+    line = PublishedPortSpawnerLine("key")
+    folder = ContainerFolder(ClosedSite(), tmp_path, "/inside", line, lambda _path: None)  # type: ignore[arg-type]
+    before = psutil.Process().num_fds()
+
+    with pytest.raises(KernelError):
+        folder.make_pipe("stdout")
+
+    assert psutil.Process().num_fds() == before
