@@ -78,7 +78,9 @@ def installed_closure(names: Sequence[str]) -> list[importlib.metadata.Distribut
 
 def content_hash(names: Sequence[str]) -> str:
     """A text that changes when the tar of these distributions would."""
-    parts = [sys.version, sys.executable, Path(__file__).read_text(encoding="utf-8")]
+    # Environments of one interpreter with the same packages make the same image.
+    executable = os.path.realpath(sys.executable)
+    parts = [sys.version, executable, Path(__file__).read_text(encoding="utf-8")]
     parts += [f"{d.metadata['Name']}=={d.version}" for d in installed_closure(names)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 

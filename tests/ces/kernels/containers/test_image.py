@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import sys
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +84,16 @@ def test_the_base_has_the_layout_of_an_official_image() -> None:
 def test_the_content_changes_with_what_is_packed() -> None:
     assert content_hash(["ipykernel"]) == content_hash(["ipykernel"])
     assert content_hash(["ipykernel"]) != content_hash(["ipykernel", "pytest"])
+
+
+def test_another_environment_of_the_same_interpreter_makes_the_same_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = content_hash(["ipykernel"])
+    (tmp_path / "python3").symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
+
+    assert content_hash(["ipykernel"]) == before
 
 
 def test_the_dockerfile_is_part_of_the_package() -> None:
