@@ -126,6 +126,7 @@ class BashProcess:
     def send(self, code: str, stdin: bytes | None) -> SentCommand:
         """Give it a command; raises OSError when there is no room for its files."""
         self._count += 1
+        self.limits_met()  # what others met before is not its doing
         folder = self._folder
         source = folder.write("command", code.encode("utf-8", "surrogatepass"))
         input_file = os.devnull if stdin is None else folder.write("stdin", stdin)

@@ -10,7 +10,6 @@ import select
 import signal
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,8 +37,6 @@ _START_SECONDS = 2.0
 """How long a wish to stop waits for bash to begin with the command."""
 _STATE = "its directory, variables, functions and aliases"
 _NEVER = float("inf")
-_MAX_UNTOLD = 10
-"""Of what happens while no command runs, the next one hears so much."""
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +88,7 @@ class ShellReader(threading.Thread):
         self._ended: list[BashProcess] = []
         self._needs_init_script = False
         self._outputs: list[CommandOutput] = []
-        self._untold: deque[HostNotice] = deque(maxlen=_MAX_UNTOLD)
+        self._pause: HostNotice | None = None
 
     def submit(self, command: ShellCommand) -> None:
         """Give it a command; the run is ended when the command has."""
@@ -197,7 +194,7 @@ class ShellReader(threading.Thread):
         )
         run.add_notice(Notice(kind="restarted", message=message))
         run.say(StatusChanged(execution_id=run.id, status="restarted", detail=message))
-        self._bash = None
+        self._bash = self._pause = None
         if bash.has_left_anything():
             self._ended.append(bash)  # what runs in the background runs on
         else:
@@ -235,7 +232,8 @@ class ShellReader(threading.Thread):
         except OSError as failure:
             return describe_start_failure(failure)
         command.run.say(StatusChanged(execution_id=command.run.id, status="running"))
-        self._take_news(())
+        if self._pause is not None:
+            command.run.take_notice(self._pause)
         output = CommandOutput(sent, command.run, self._take_late, self._settings.max_output_bytes)
         self._follow(bash, command, sent, output, deadline)
         if output.has_replaced:
@@ -317,12 +315,13 @@ class ShellReader(threading.Thread):
             self._has_bash_ended = True  # where nothing else tells
 
     def _take_news(self, notices: Iterable[HostNotice]) -> None:
-        """Tell what happens to the site: now, or when there is somebody to tell."""
-        self._untold.extend(notices)
+        """Tell the command that runs; the next one hears only what will hold it up."""
         with self._lock:
             command = self._current
-        while command is not None and self._untold:
-            command.run.take_notice(self._untold.popleft())
+        for notice in notices:
+            if command is not None:
+                command.run.take_notice(notice)
+            self._pause = notice if notice.status == "paused" and command is None else None
 
     def _judge(self, bash: BashProcess, command: ShellCommand, sent: SentCommand) -> None:
         """Say what the end of a command means."""

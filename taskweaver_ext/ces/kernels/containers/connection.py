@@ -207,7 +207,7 @@ class ContainerConnection(WireConnection):
         """See the base class.
 
         Args:
-            limits_met: Asked at the end of each execution.
+            limits_met: Asked before and after each execution.
             paths: The working directory inside and outside, where they differ.
         """
         self._line = line
@@ -234,11 +234,20 @@ class ContainerConnection(WireConnection):
 
     def tell(self, notice: HostNotice) -> None:
         """Tell the running execution something, or the next one."""
+        if notice.status == "resumed" and not self._is_running and self._has_paused_untold():
+            self._notices.pop()  # nobody was held up
+            return
         self._notices.append(notice)
         self.wake()
 
+    def _has_paused_untold(self) -> bool:
+        with contextlib.suppress(IndexError):
+            return self._notices[-1].status == "paused"
+        return False
+
     def execute(self, request: ExecuteRequest) -> None:
         """Send a request; it hears what happened while nothing ran."""
+        self._limits_met({})  # what others met before is not its doing
         self._is_running = "command" not in request.metadata
         with self._noticing_a_loss():
             super().execute(request)

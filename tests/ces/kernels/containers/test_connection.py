@@ -88,6 +88,15 @@ def test_what_happened_while_nothing_ran_is_told_to_the_next_execution(deserted:
     assert received == [notice, KernelGone()]
 
 
+def test_a_pause_that_is_over_is_not_told(deserted: Deserted) -> None:
+    deserted.connection.tell(HostNotice("paused", "The container was paused."))
+    deserted.connection.tell(HostNotice("resumed", "The container was resumed."))
+
+    deserted.connection.execute(REQUEST)
+
+    assert list(deserted.connection.receive(LIMIT_SECONDS)) == [KernelGone()]
+
+
 def open_in_background(port: int, opened: list[socket.socket]) -> threading.Thread:
     thread = threading.Thread(
         target=lambda: opened.append(open_socket(f"tcp://right@127.0.0.1:{port}"))

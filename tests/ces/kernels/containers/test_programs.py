@@ -212,6 +212,21 @@ def test_a_fork_bomb_names_the_limit_and_leaves_nothing(
     assert "<defunct>" not in said
 
 
+def test_a_limit_is_named_only_to_what_met_it(
+    registry: ExecutorRegistry, environment_with_limits: Environment
+) -> None:
+    execute(registry, "true")  # there is a shell
+    bomb = "import threading\nfor _ in range(50): threading.Thread(target=input).start()"
+    code = f"{bomb.replace('input', 'threading.Event().wait')}"
+
+    met = execute(registry, f"python3 -c '{code}'", fresh=True, timeout=10)
+    by_shell = execute(registry, "echo")
+    by_kernel = run(environment_with_limits, "print()", session="limited").result
+
+    assert "at most 40 processes" in limits_named(met)
+    assert limits_named(by_shell) == limits_named(by_kernel) == ""
+
+
 @pytest.mark.parametrize("fresh", SHELL_AND_PROGRAM)
 def test_a_folder_that_grows_too_large_stops_the_program(tmp_path: Path, fresh: bool) -> None:
     with (
