@@ -241,6 +241,9 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _check_docker() -> Finding:
+    # The engine's library is loaded for no other command that could do without it.
+    from taskweaver_ext.ces.kernels.containers.image import DEFAULT_IMAGE as image
+
     address = config.docker_host()
     parts = urlsplit(address)
     connection: http.client.HTTPConnection
@@ -255,9 +258,11 @@ def _check_docker() -> Finding:
     try:
         connection.request("GET", "/version")
         engine = json.loads(connection.getresponse().read())
-        return Finding(
-            name="docker", status="ok", detail=f"engine {engine.get('Version')} at {address}"
-        )
+        detail = f"engine {engine.get('Version')} at {address}"
+        connection.request("GET", f"/images/{image}/json")
+        if connection.getresponse().status == http.HTTPStatus.NOT_FOUND:
+            detail += ", without the image of kernels; build it with: taskweaver-ext image build"
+        return Finding(name="docker", status="ok", detail=detail)
     except PermissionError:
         return _no_docker(f"no permission to use {address}", "add this user to the docker group")
     except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:

@@ -26,9 +26,12 @@ NEEDED = ("python", "temporary folder", "disk", "ipykernel", "kernel")
 class Engine(BaseHTTPRequestHandler):
     """Answers as a Docker engine does."""
 
+    has_image = True
+
     def do_GET(self) -> None:
         body = json.dumps({"Version": "28.0.1"} if self.path == "/version" else {}).encode()
-        self.send_response(200)
+        is_missing = self.path.startswith("/images/") and not self.has_image
+        self.send_response(404 if is_missing else 200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -104,6 +107,18 @@ def test_json_tells_the_same_and_a_key_is_never_shown(
     assert found["model"]["detail"] == "openai from-the-file, key set"
     assert {check["status"] for check in report["checks"]} == {"ok"}
     assert "very-secret" not in text
+
+
+def test_an_engine_without_the_image_of_kernels_is_told_how_to_get_it(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "has_image", False)
+    monkeypatch.setenv("DOCKER_HOST", engine)
+
+    found = doctor._check_docker()
+
+    assert found.status == "ok"
+    assert "without the image of kernels; build it with: taskweaver-ext image build" in found.detail
 
 
 def test_an_interpreter_that_cannot_run_kernels_is_a_failure_with_a_remedy(
