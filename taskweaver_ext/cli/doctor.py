@@ -242,7 +242,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 def _check_docker() -> Finding:
     # The engine's library is loaded for no other command that could do without it.
-    from taskweaver_ext.ces.kernels.containers.image import DEFAULT_IMAGE as image
+    from taskweaver_ext.ces.kernels.containers.image import DEFAULT_IMAGE
 
     address = config.docker_host()
     parts = urlsplit(address)
@@ -259,7 +259,7 @@ def _check_docker() -> Finding:
         connection.request("GET", "/version")
         engine = json.loads(connection.getresponse().read())
         detail = f"engine {engine.get('Version')} at {address}"
-        connection.request("GET", f"/images/{image}/json")
+        connection.request("GET", f"/images/{DEFAULT_IMAGE}/json")
         if connection.getresponse().status == http.HTTPStatus.NOT_FOUND:
             detail += ", without the image of kernels; build it with: taskweaver-ext image build"
         return Finding(name="docker", status="ok", detail=detail)

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from docker import DockerClient
@@ -17,7 +18,9 @@ from docker import DockerClient
 from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
 from taskweaver_ext.ces.kernels.containers.engine import Engine
 from taskweaver_ext.ces.kernels.containers.image import DEFAULT_IMAGE
+from taskweaver_ext.ces.kernels.containers.leftovers import OWNER_LABEL
 from taskweaver_ext.ces.kernels.containers.sites import ProgramContainer
+from taskweaver_ext.ces.owned_folders import Owner
 from taskweaver_ext.ces.process import ProcessExecutor
 from taskweaver_ext.errors import KernelStartError
 from tests.support.containers import IMAGE, require_engine
@@ -125,12 +128,17 @@ def test_what_killed_commands_left_is_cleaned_and_what_lives_is_not(
     end(living, is_killed=False)
 
     report = json.loads(cleaned.stdout)
-    assert any(name.startswith("taskweaver-exec-") for name in report["containers"])
+    assert not any(is_owned_by(killed[0].pid, each) for each in engine.list_ours())
     assert {Path(path).name.split("-")[1] for path in report["folders"]} >= {"exec", "run"}
     assert [folder.name.split("-")[1] for folder in left] == ["exec"]
     assert list(folders.iterdir()) == []
     again = call("doctor", "--clean", cwd=tmp_path, environ=environ)
     assert str(folders) not in again.stdout
+
+
+def is_owned_by(pid: int, container: dict[str, Any]) -> bool:
+    owner = Owner.parse(container["Labels"].get(OWNER_LABEL, ""))
+    return owner is not None and owner.pid == pid
 
 
 def start(*arguments: str, cwd: Path, environ: dict[str, str]) -> subprocess.Popen[str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import os
 import socket
 import tarfile
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -78,22 +80,16 @@ def test_what_is_put_into_the_folder_can_be_read_inside(
     assert result.stdout == ["1,2\n"]
 
 
-def test_a_folder_that_the_image_needs_itself_is_mounted_elsewhere(
-    container_sessions: Environment,
-) -> None:
-    cwd = Path("/usr/local/share/taskweaver-test")
-    cwd.mkdir()
-    try:
-        container_sessions.start_session("s1", cwd=cwd)
-        container_sessions.load_plugin("s1", "save", PLUGIN)
-        result = run(container_sessions, "import os; save('x'); os.getcwd()").result
-        container_sessions.stop_session("s1")
+def test_a_folder_that_the_image_needs_itself_is_mounted_elsewhere(tmp_path: Path) -> None:
+    with (
+        tempfile.TemporaryDirectory(dir="/usr/local/share") as cwd,
+        container_environment(tmp_path) as environment,
+    ):
+        environment.start_session("s1", cwd=cwd)
+        environment.load_plugin("s1", "save", PLUGIN)
+        result = run(environment, "import os; save('x'); os.getcwd()").result
         [artifact] = result.artifact
         made = Path(artifact.file_name).read_text()
-    finally:
-        for path in cwd.iterdir():
-            path.unlink()
-        cwd.rmdir()
 
     assert result.output == "'/work'"
     assert made == "x"
@@ -217,17 +213,18 @@ def test_a_paused_container_is_killed_when_time_is_up(
     assert run(contained, "print('fresh')").result.stdout == ["fresh\n"]
 
 
-def test_ten_sessions_at_once_do_not_mix(container_sessions: Environment) -> None:
+def test_ten_sessions_at_once_do_not_mix(tmp_path: Path) -> None:
     names = [f"many-{number}" for number in range(10)]
 
     def use(name: str) -> str:
-        container_sessions.start_session(name)
+        environment.start_session(name)
         code = f"for number in range(2000): print({name!r}, number)"
-        text = run(container_sessions, code, session=name).text()
-        container_sessions.stop_session(name)
-        return text
+        return run(environment, code, session=name).text()
 
-    with ThreadPoolExecutor(len(names)) as pool:
+    with (
+        container_environment(tmp_path) as environment,
+        ThreadPoolExecutor(len(names)) as pool,
+    ):
         texts = list(pool.map(use, names))
 
     for name, text in zip(names, texts, strict=True):
@@ -258,8 +255,9 @@ def test_an_image_without_python_is_said(tmp_path: Path, engine: Engine) -> None
     empty = io.BytesIO()
     tarfile.open(fileobj=empty, mode="w").close()
     empty.seek(0)
-    engine.import_image(empty, "taskweaver-test-empty:1", [])
-    settings = ContainerSettings(image="taskweaver-test-empty:1")
+    image = f"taskweaver-test-empty:{os.getpid()}"
+    engine.import_image(empty, image, [])
+    settings = ContainerSettings(image=image)
 
     try:
         with (
@@ -268,7 +266,7 @@ def test_an_image_without_python_is_said(tmp_path: Path, engine: Engine) -> None
         ):
             environment.start_session("s1")
     finally:
-        engine.remove_image("taskweaver-test-empty:1")
+        engine.remove_image(image)
 
 
 def test_an_image_without_ipykernel_is_said(tmp_path: Path, engine: Engine) -> None:
@@ -279,7 +277,7 @@ def test_an_image_without_ipykernel_is_said(tmp_path: Path, engine: Engine) -> N
         entry.size = len(dockerfile)
         tar.addfile(entry, io.BytesIO(dockerfile))
     context.seek(0)
-    image = "taskweaver-test-bare:1"
+    image = f"taskweaver-test-bare:{os.getpid()}"
     engine.build(context, image, arguments={}, labels={}, has_network=False, say=lambda _text: None)
 
     try:
@@ -295,7 +293,7 @@ def test_an_image_without_ipykernel_is_said(tmp_path: Path, engine: Engine) -> N
 def test_an_image_that_is_removed_is_missed_at_the_next_start_only(
     tmp_path: Path, docker_client: DockerClient
 ) -> None:
-    image = "taskweaver-test-removed:1"
+    image = f"taskweaver-test-removed:{os.getpid()}"
     docker_client.images.get(IMAGE).tag(image)
     with container_environment(tmp_path, ContainerSettings(image=image)) as environment:
         environment.start_session("s1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -38,6 +39,16 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     with container_environment(folder, env={"PLUGIN_map_KEY": SECRET}) as environment:
         environment.start_session("s1", session_dir=folder / "s1")
         yield environment
+
+
+@contextlib.contextmanager
+def another_session(environment: Environment, folder: Path) -> Iterator[str]:
+    """A session of its own for a test, also for its second try."""
+    environment.start_session(folder.name, session_dir=folder)
+    try:
+        yield folder.name
+    finally:
+        environment.stop_session(folder.name)
 
 
 def value_of(environment: Environment, code: str) -> object:
@@ -144,10 +155,8 @@ def test_code_sees_its_variables_and_nothing_of_our_environment(
     session: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TASKWEAVER_OF_THE_HOST", "seen")
-    session.start_session("s2", session_dir=tmp_path / "s2")
-
-    heard = run(session, "import os, json; print(json.dumps(dict(os.environ)))", session="s2")
-    session.stop_session("s2")
+    with another_session(session, tmp_path / "s2") as name:
+        heard = run(session, "import os, json; print(json.dumps(dict(os.environ)))", session=name)
 
     seen = json.loads(heard.result.stdout[-1])
     assert seen["PLUGIN_map_KEY"] == SECRET
@@ -159,10 +168,8 @@ def test_code_sees_its_variables_and_nothing_of_our_environment(
 def test_code_runs_as_the_caller_and_its_files_are_the_callers(
     session: Environment, tmp_path: Path
 ) -> None:
-    session.start_session("s3", session_dir=tmp_path / "s3")
-
-    run(session, "open('made', 'w').write('by code')", session="s3")
-    session.stop_session("s3")
+    with another_session(session, tmp_path / "s3") as name:
+        run(session, "open('made', 'w').write('by code')", session=name)
 
     made = tmp_path / "s3" / "cwd" / "made"
     assert made.read_text() == "by code"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from docker import DockerClient
 
 from taskweaver_ext.ces.kernels.containers.base_image import (
     content_hash,
@@ -20,21 +23,31 @@ from taskweaver_ext.errors import ConfigError
 from tests.support.containers import IMAGE
 
 
-def test_an_image_that_is_up_to_date_is_not_built_again(engine: Engine) -> None:
+@pytest.fixture
+def built(engine: Engine, docker_client: DockerClient) -> Iterator[str]:
+    """A name of our own for the image: another process may be at work on the other one."""
+    image = f"taskweaver-test-built:{os.getpid()}"
+    docker_client.images.get(IMAGE).tag(image)
+    build_image(engine, image, is_offline=True)
+    yield image
+    engine.remove_image(image)
+
+
+def test_an_image_that_is_up_to_date_is_not_built_again(engine: Engine, built: str) -> None:
     said: list[str] = []
 
-    build_image(engine, IMAGE, is_offline=True, say=said.append)
+    build_image(engine, built, is_offline=True, say=said.append)
 
-    assert said == [f"{IMAGE} is up to date"]
+    assert said == [f"{built} is up to date"]
 
 
-def test_the_running_python_serves_when_no_registry_answers(engine: Engine) -> None:
+def test_the_running_python_serves_when_no_registry_answers(engine: Engine, built: str) -> None:
     said: list[str] = []
 
-    build_image(engine, IMAGE, base_image="127.0.0.1:9/nobody/here:1", say=said.append)
+    build_image(engine, built, base_image="127.0.0.1:9/nobody/here:1", say=said.append)
 
     assert "no registry answers" in said[1]
-    assert said[-1] == f"{IMAGE} is up to date"
+    assert said[-1] == f"{built} is up to date"
 
 
 def test_a_package_that_is_not_here_cannot_be_put_into_an_image(engine: Engine) -> None:
@@ -43,7 +56,7 @@ def test_a_package_that_is_not_here_cannot_be_put_into_an_image(engine: Engine) 
 
 
 def test_a_base_image_of_the_engine_is_used_as_it_is(engine: Engine) -> None:
-    image = "taskweaver-test-derived:1"
+    image = f"taskweaver-test-derived:{os.getpid()}"
     said: list[str] = []
 
     try:

@@ -67,9 +67,8 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(
         doomed.kill()
         doomed.wait()
 
-        removed = remove_leftovers(engine)
+        remove_leftovers(engine)  # unless another process has been faster
 
-        assert len(removed) == 1
         assert left not in ids(engine)
         assert kept in ids(engine)
         assert not folder.exists()
@@ -80,7 +79,6 @@ def test_the_next_start_removes_what_a_killed_process_left(engine: Engine, tmp_p
     with another_process(engine, tmp_path / "dead") as (doomed, left):
         doomed.kill()
         doomed.wait()
-        assert left in ids(engine)
 
     with another_process(engine, tmp_path / "next"):
         wait_until(lambda: left not in ids(engine))
@@ -91,6 +89,6 @@ def test_a_kernel_whose_owner_was_killed_ends_by_itself(engine: Engine, tmp_path
         doomed.kill()
         doomed.wait()
 
-        wait_until(lambda: engine.state(left)["Status"] == "exited")
+        wait_until(lambda: engine.has_ended(left))
 
     remove_leftovers(engine)

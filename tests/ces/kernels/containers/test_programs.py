@@ -380,21 +380,23 @@ def test_a_container_is_not_put_away_under_a_program(tmp_path: Path) -> None:
         container_environment(tmp_path, max_kernels=1) as environment,
         ExecutorRegistry(environment, "s1") as registry,
     ):
-        started = threading.Event()
         gate = environment.env_dir / "sessions" / "s1" / "cwd" / "gate"
 
         def start_another(_stream: str, _text: str) -> None:
             another = threading.Thread(target=environment.start_session, args=("s2",))
             another.start()
-            assert not started.wait(0.5)
-            gate.touch()
             threads.append(another)
+            another.join(0.5)
+            is_waiting.append(another.is_alive())
+            gate.touch()
 
         threads: list[threading.Thread] = []
+        is_waiting: list[bool] = []
         wait = "echo begun; until [ -e gate ]; do sleep 0.01; done"
         result = execute(registry, wait, fresh=True, on_output=start_another)
         threads[0].join(LIMIT_SECONDS)
 
+        assert is_waiting == [True]
         assert result.status is ExecutionStatus.SUCCESS
         assert {info.session_id: info.state for info in environment.sessions()} == {
             "s1": "put_away",
