@@ -24,6 +24,7 @@ from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.ces.programs.site import LocalSites, ProgramSite, ProgramSites
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus, Notice
+from taskweaver_ext.ces.sessions.kernel_session import INTERRUPTED_EARLY
 from taskweaver_ext.ces.shell import ShellExecutor
 from taskweaver_ext.closing import ClosedByWith
 from taskweaver_ext.errors import KernelDiedError, KernelStartError, SessionError
@@ -55,8 +56,8 @@ class SessionUse:
     """A session that is started by its first use if it has not been before; then `close` stops it.
 
     Threads:
-        Any thread may call any method; `_lock` is held while the session starts, so that
-        whoever comes second waits for it.
+        Any thread may call any method; `_lock` is held while the session begins to start, so
+        that there is one for whoever comes second.
     """
 
     def __init__(self, environment: Environment, session_id: str, cwd: str | Path | None) -> None:
@@ -69,14 +70,15 @@ class SessionUse:
         self._is_closed = False
 
     def ensure(self) -> None:
-        """Start the session if need be; raises KernelStartError."""
+        """Begin to start the session if need be; its first execution waits for the kernel."""
         with self._lock:
             if self._is_closed:
                 raise SessionError("This executor has been closed. Make another one.")
             if self._is_checked:
                 return
             if not self.environment.has_session(self.session_id):
-                self.environment.start_session(self.session_id, cwd=self._cwd)
+                # Not waiting here: an execution that waits can be interrupted.
+                self.environment.start_session(self.session_id, cwd=self._cwd, wait=False)
                 self._has_started_session = True
             self._is_checked = True
 
@@ -120,6 +122,8 @@ class KernelExecutor:
         self._environment = session.environment
         self._session_id = session.session_id
         self._audit = audit
+        self._is_interrupted = False
+        """Whether somebody interrupted when there was no session yet."""
         self._is_closed = False
 
     def execute(
@@ -134,6 +138,7 @@ class KernelExecutor:
         on_input: OnInput | None = None,
     ) -> ExecutionResult:
         """Run code on the kernel; `on_input`, or else lines of `stdin`, answer `input()`."""
+        self._is_interrupted = False
         run_id = execution_id or f"exec-{uuid.uuid4().hex[:12]}"
         result = ExecutionResult(execution_id=ExecutionId(run_id), code=code)
         failure = self._write_to_audit(code=code, run_id=run_id, has_stdin=stdin is not None)
@@ -141,15 +146,19 @@ class KernelExecutor:
             if self._is_closed:
                 raise SessionError("This executor has been closed. Make another one.")
             self._session.ensure()
-            result = self._environment.execute_code(
-                self._session_id,
-                code,
-                run_id,
-                on_output=on_output,
-                on_event=on_event,
-                on_input=on_input or _answer_from(stdin),
-                timeout=timeout,
-            )
+            if self._is_interrupted:
+                result.status = ExecutionStatus.CANCELLED
+                result.error = INTERRUPTED_EARLY
+            else:
+                result = self._environment.execute_code(
+                    self._session_id,
+                    code,
+                    run_id,
+                    on_output=on_output,
+                    on_event=on_event,
+                    on_input=on_input or _answer_from(stdin),
+                    timeout=timeout,
+                )
         except KernelStartError as error:
             result.status = ExecutionStatus.ERROR
             result.error = exec_error(str(error), "KERNEL_START")
@@ -164,8 +173,10 @@ class KernelExecutor:
 
     def interrupt(self, *, kill: bool = False) -> None:
         """Interrupt what runs; with `kill`, its variables are lost."""
-        with contextlib.suppress(SessionError):  # it has not been started yet, or is stopped
+        try:
             self._environment.interrupt(self._session_id, kill_after=0.0 if kill else None)
+        except SessionError:  # it has not been started yet, or is stopped
+            self._is_interrupted = True
 
     def close(self) -> None:
         """Run nothing more; the session is its owner's to stop."""

@@ -230,7 +230,7 @@ for pid in (os.getpid(), os.getppid()):
 @pytest.mark.local_only("looks at the files of a local kernel")
 def test_files_are_readable_by_their_owner_only(environment: Environment, tmp_path: Path) -> None:
     environment.execute_code("s1", "print('x' * 3_000_000)", exec_id="big")
-    host_folder = environment._session("s1")._kernel.host._folder  # type: ignore[union-attr]
+    host_folder = environment._session("s1")._kernel.get()[0].host._folder  # type: ignore[attr-defined]
 
     session = tmp_path / "session"
     for folder in (host_folder, session, session / "ces", session / "cwd"):

@@ -55,7 +55,7 @@ class OtherClient:
 
     @property
     def _path(self) -> str:
-        kernel = self._environment._session("s1")._kernel
+        kernel, _ = self._environment._session("s1")._kernel.get()
         assert kernel is not None
         assert isinstance(kernel.host, GatewayKernelHost)
         return f"/api/kernels/{kernel.host._kernel_id}"
@@ -163,7 +163,7 @@ handlers["shutdown_request"] = lambda *_: signal.raise_signal(signal.SIGKILL)
 def test_a_request_that_was_lost_without_a_sign_is_sent_again(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = environment._session("s1")._kernel
+    kernel, _ = environment._session("s1")._kernel.get()
     assert kernel is not None
     assert isinstance(kernel.connection, GatewayConnection)
     send = kernel.connection._send_request

@@ -1,0 +1,193 @@
+"""The kernel that a session has now, if it has one."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+
+from taskweaver_ext.ces.kernels.host import StartedKernel
+from taskweaver_ext.ces.kernels.reader import KernelReader, OnLateOutput
+from taskweaver_ext.ces.programs.site import ProgramSite
+from taskweaver_ext.ces.results import KernelDeath
+from taskweaver_ext.ces.sessions.session_info import SessionInfo, SessionRecord
+from taskweaver_ext.errors import SessionError
+
+
+class CurrentKernel:
+    """Open a kernel, look at it, stop it; one after another.
+
+    Threads:
+        `open` is for the thread whose turn it is, the rest for any. `_lock`
+        guards all fields and is not held while a kernel starts or stops.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        start: Callable[[], StartedKernel],
+        describe: Callable[[], SessionInfo],
+        on_late_output: OnLateOutput,
+    ) -> None:
+        self._session_id = session_id
+        self._start = start
+        self._describe = describe
+        self._on_late_output = on_late_output
+        self._lock = threading.Lock()
+        self._kernel: StartedKernel | None = None
+        self._reader: KernelReader | None = None
+        self._record: SessionRecord | None = None
+        self._program_count = 0
+        self._is_closed = False
+        self._was_there = False
+
+    def open(self) -> None:
+        """Start a kernel and its reader; raises KernelStartError, or SessionError when closed."""
+        if self.is_closed:
+            raise self._closed_error()
+        kernel = self._start()
+        reader = KernelReader(
+            kernel.host, kernel.connection, self._on_late_output, self._session_id
+        )
+        try:
+            reader.start()
+        except BaseException:  # the machine may have no thread left for it, or Ctrl-C came
+            kernel.host.stop()
+            raise
+        record = SessionRecord(
+            self._describe(),
+            pid=_pid_of(kernel),
+            # Hosts that have a private folder on this machine keep the record there.
+            folder=getattr(kernel.host, "folder", None),
+        )
+        with self._lock:
+            self._kernel, self._reader, self._record = kernel, reader, record
+            self._was_there = True
+        if self._is_closed:  # while it started
+            self.stop()
+            raise SessionError(
+                f"Session {self._session_id!r} was stopped while its kernel started."
+            )
+
+    def stop(self, *, unless_programs_run: bool = False) -> bool:
+        """Stop the kernel, if there is one; return whether there is none now."""
+        with self._lock:
+            if unless_programs_run and self._program_count:
+                return False
+            kernel, reader, record = self._kernel, self._reader, self._record
+            self._kernel = self._reader = self._record = None
+        if record is not None:
+            record.remove()
+        if reader is not None:
+            reader.stop()
+        if kernel is not None:
+            kernel.host.stop()
+        return True
+
+    def close(self) -> None:
+        """Stop the kernel, and any that is being started."""
+        with self._lock:
+            self._is_closed = True
+        self.stop()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether there will be no kernel any more."""
+        with self._lock:
+            return self._is_closed
+
+    def get(self) -> tuple[StartedKernel, KernelReader]:
+        """The kernel and its reader; raises SessionError when there is none."""
+        with self._lock:
+            if self._kernel is None or self._reader is None:
+                raise self._closed_error()
+            return self._kernel, self._reader
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a kernel, alive or dead."""
+        with self._lock:
+            return self._kernel is not None
+
+    @property
+    def was_there(self) -> bool:
+        """Whether there has ever been one."""
+        with self._lock:
+            return self._was_there
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the kernel that is there has died."""
+        with self._lock:
+            return self._has_died()
+
+    @property
+    def death(self) -> KernelDeath | None:
+        """How the kernel died; None while it lives, or when there is none."""
+        with self._lock:
+            kernel, reader = self._kernel, self._reader
+        if kernel is None or reader is None:
+            return None
+        return reader.death or (kernel.host.death() if _is_over(kernel) else None)
+
+    @property
+    def pid(self) -> int | None:
+        """The kernel's process, where it is one of this machine and lives."""
+        with self._lock:
+            return None if self._kernel is None or self._has_died() else _pid_of(self._kernel)
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Meanwhile other processes that look see that the kernel has something to do."""
+        if (record := self._record) is not None:  # which `stop` may take away meanwhile
+            record.begin_use()
+        try:
+            yield
+        finally:
+            if (record := self._record) is not None:
+                record.end_use()
+
+    @property
+    def runs_programs(self) -> bool:
+        """Whether somebody uses the place beside the kernel where programs run."""
+        with self._lock:
+            return self._program_count > 0
+
+    def begin_programs(self) -> ProgramSite | None:
+        """Where programs run beside the kernel, if there is such a place and it has not ended.
+
+        Until `end_programs` the kernel is not stopped because it is idle.
+        """
+        with self._lock:
+            if self._kernel is None or self._has_died():
+                return None
+            site: ProgramSite | None = getattr(self._kernel.host, "programs", None)
+            self._program_count += site is not None
+            return site
+
+    def end_programs(self) -> None:
+        """Programs do not run any more."""
+        with self._lock:
+            self._program_count -= 1
+
+    def _has_died(self) -> bool:
+        kernel, reader = self._kernel, self._reader
+        # A host may know before its reader does.
+        return (reader is not None and reader.death is not None) or (
+            kernel is not None and _is_over(kernel)
+        )
+
+    def _closed_error(self) -> SessionError:
+        return SessionError(
+            f"Session {self._session_id!r} has been stopped. Start it again to use it."
+        )
+
+
+def _pid_of(kernel: StartedKernel) -> int | None:
+    pid: int | None = getattr(kernel.host, "pid", None)
+    return pid
+
+
+def _is_over(kernel: StartedKernel) -> bool:
+    """Whether a kernel's host knows that it has ended."""
+    return bool(getattr(kernel.host, "is_over", False))

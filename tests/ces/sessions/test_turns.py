@@ -1,0 +1,167 @@
+"""Who uses a session's kernel when, and whom interrupts and restarts are meant for."""
+
+from __future__ import annotations
+
+import stat
+import sys
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.registry import ExecutorRegistry
+from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.sessions.kernel_session import TURN_SECONDS
+from taskweaver_ext.errors import KernelStartError
+from tests.support.executions import LIMIT_SECONDS, wait_until
+
+ENDLESS = "print('go')\nwhile True: pass"
+
+
+class SlowPython:
+    """An interpreter that starts when its gate is opened, and counts how often it was asked to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = str(folder / "python")
+        self._gate = folder / "gate"
+        self._starts = folder / "starts"
+        Path(self.path).write_text(
+            f"#!/bin/sh\necho >> {self._starts}\n"
+            f'while [ ! -e {self._gate} ]; do sleep 0.01; done\nexec {sys.executable} "$@"\n'
+        )
+        Path(self.path).chmod(stat.S_IRWXU)
+
+    def open_gate(self) -> None:
+        self._gate.touch()
+
+    def close_gate(self) -> None:
+        self._gate.unlink()
+
+    @property
+    def starts(self) -> int:
+        return self._starts.read_text().count("\n") if self._starts.exists() else 0
+
+
+@pytest.fixture
+def slow_python(tmp_path: Path) -> SlowPython:
+    return SlowPython(tmp_path)
+
+
+def test_an_interrupt_while_the_first_kernel_starts_cancels_what_waits_for_it(
+    tmp_path: Path, slow_python: SlowPython
+) -> None:
+    with (
+        Environment(tmp_path / "env", python=slow_python.path, warm_start=False) as environment,
+        ExecutorRegistry(environment, "s1") as registry,
+        ThreadPoolExecutor() as threads,
+    ):
+        execution = threads.submit(registry.get("python").execute, "x = 1")
+        wait_until(lambda: environment.has_session("s1") and _waiting(environment) == 1)
+        registry.interrupt()
+        result = execution.result(LIMIT_SECONDS)  # the kernel has not even started
+        slow_python.open_gate()
+        after = registry.get("python").execute("print('x' in globals())")
+
+    assert result.status is ExecutionStatus.CANCELLED
+    assert result.error == "The code was interrupted before it began."
+    assert after.stdout == ["False\n"]
+    assert slow_python.starts == 1  # its start went on
+
+
+def test_an_interrupt_is_for_what_runs_not_for_what_waits(environment: Environment) -> None:
+    with ThreadPoolExecutor() as threads:
+        running = _execute_endless(threads, environment)
+        waiting = threads.submit(environment.execute_code, "s1", "print('waited')")
+        wait_until(lambda: _waiting(environment) == 1)
+        environment.interrupt("s1")
+
+        assert running.result(LIMIT_SECONDS).status is ExecutionStatus.CANCELLED
+        assert waiting.result(LIMIT_SECONDS).stdout == ["waited\n"]
+
+
+def test_a_restart_does_not_wait_for_what_waits(environment: Environment) -> None:
+    with ThreadPoolExecutor() as threads:
+        running = _execute_endless(threads, environment)
+        waiting = threads.submit(environment.execute_code, "s1", ENDLESS, "second")
+        wait_until(lambda: _waiting(environment) == 1)
+        environment.restart_session("s1")
+        wait_until(lambda: _interrupted(environment, waiting))
+
+    assert running.result().status is ExecutionStatus.CANCELLED
+    assert waiting.result().status is ExecutionStatus.CANCELLED
+    assert not waiting.result().notices  # it ran on the kernel that the restart has made
+
+
+def test_a_restart_cancels_code_whose_kernel_is_starting(
+    tmp_path: Path, slow_python: SlowPython
+) -> None:
+    slow_python.open_gate()
+    with (
+        Environment(tmp_path / "env", python=slow_python.path, warm_start=False) as environment,
+        ThreadPoolExecutor() as threads,
+    ):
+        environment.start_session("s1")
+        environment.execute_code("s1", "import os; os._exit(1)")
+        slow_python.close_gate()
+        execution = threads.submit(environment.execute_code, "s1", ENDLESS)
+        wait_until(lambda: slow_python.starts == 2)
+        restart = threads.submit(environment.restart_session, "s1")
+        wait_until(lambda: _waiting(environment) == 1)
+        slow_python.open_gate()
+
+        restart.result(LIMIT_SECONDS)
+
+        assert execution.result(LIMIT_SECONDS).status is ExecutionStatus.CANCELLED
+        assert environment.execute_code("s1", "print('on')").stdout == ["on\n"]
+
+
+def test_a_start_that_fails_meanwhile_is_told_once_to_who_waits(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho >> {starts}\nsleep 0.2; exit 3\n")
+    python.chmod(stat.S_IRWXU)
+    with Environment(tmp_path / "env", python=str(python), warm_start=False) as environment:
+        environment.start_session("s1", wait=False)
+        with pytest.raises(KernelStartError):
+            environment.execute_code("s1", "1")
+        starts_of_one_failure = starts.read_text().count("\n")
+        with pytest.raises(KernelStartError):  # it tries again
+            environment.execute_code("s1", "1")
+
+    assert starts.read_text().count("\n") == 2 * starts_of_one_failure
+
+
+def test_a_session_may_be_stopped_from_its_own_callback(environment: Environment) -> None:
+    started = time.monotonic()
+
+    result = environment.execute_code(
+        "s1", ENDLESS, on_output=lambda *_: environment.stop_session("s1"), timeout=LIMIT_SECONDS
+    )
+
+    assert result.status is ExecutionStatus.CANCELLED
+    assert time.monotonic() - started < TURN_SECONDS  # it did not wait for itself
+
+
+def _execute_endless(
+    threads: ThreadPoolExecutor, environment: Environment
+) -> Future[ExecutionResult]:
+    has_begun = threading.Event()
+    running = threads.submit(
+        environment.execute_code, "s1", ENDLESS, on_output=lambda *_: has_begun.set()
+    )
+    assert has_begun.wait(LIMIT_SECONDS)
+    return running
+
+
+def _waiting(environment: Environment) -> int:
+    """How many wait for their turn."""
+    return len(environment._session("s1")._turns._line)
+
+
+def _interrupted(environment: Environment, execution: Future[ExecutionResult]) -> bool:
+    """Whenever an execution begins, the next interrupt strikes it."""
+    environment.interrupt("s1")
+    return execution.done()
