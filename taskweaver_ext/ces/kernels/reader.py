@@ -146,7 +146,7 @@ class KernelReader:
             self._connection.close()
 
     def _start(self, execution: Execution) -> None:
-        if self._has_ended:
+        if self._has_ended or self.death is not None:
             self._end_unheard(execution)
             return
         self._ordinal += 1
