@@ -25,7 +25,6 @@ import struct
 import sys
 import threading
 import time
-import traceback
 from typing import Any
 
 from cold_start import load_runtime_package  # type: ignore[import-not-found]
@@ -51,9 +50,9 @@ class Zygote:
         self._kernels: dict[int, str] = {}
         """Those that live, with the mark that all they start carries in its environment."""
 
-    def serve(self) -> None:
-        """Answer requests until the other side is gone."""
-        self._reply({"ready": True, "threads": threading.active_count()})
+    def serve(self, problems: list[str]) -> None:
+        """Answer requests until the other side is gone; first tell it of problems."""
+        self._reply({"problems": problems, "threads": threading.active_count()})
         while request := self._read():
             if "wait" in request:
                 self._reply({"status": self._wait(request["wait"])})
@@ -127,6 +126,8 @@ def _become_kernel(request: dict[str, Any]) -> None:
     random.seed()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
+    main_thread: Any = threading.main_thread()
+    main_thread._set_native_id()  # older versions of Python forget that it is another now
     gc.enable()
     sys.modules["taskweaver_kernel.launch"].launch(request["settings"])
 
@@ -153,15 +154,24 @@ def main() -> None:
     for name in _NEEDED_SOON:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    for name in sys.argv[2:]:
-        try:
-            importlib.import_module(name)
-        except Exception:  # noqa: BLE001 - a preload that fails is reported, the kernels still run
-            traceback.print_exc()
+    problems = _preload(sys.argv[2:])
     gc.collect()
     gc.freeze()
     fcntl.fcntl(requests, fcntl.F_SETFL, 0)
-    Zygote(requests).serve()
+    Zygote(requests).serve(problems)
+
+
+def _preload(modules: list[str]) -> list[str]:
+    """Import modules that somebody will want; return why some could not be."""
+    # As a kernel has it by the time that code imports something: matplotlib looks only then.
+    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    problems = []
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the kernels still run
+            problems.append(f"{name} could not be imported: {type(error).__name__}: {error}")
+    return problems
 
 
 def _die_by_what_happens_on(requests: socket.socket) -> None:

@@ -83,6 +83,8 @@ class Zygote:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._is_ready = False
+        self._refusal = ""
+        """Why it may not fork, if it may not: kernels are then started the ordinary way."""
 
     def start(self) -> None:
         """Start the process without waiting for it; it imports while we do other things."""
@@ -92,6 +94,8 @@ class Zygote:
     def fork(self, request: Mapping[str, Any]) -> int:
         """Fork a kernel and return its process id; a zygote that died is started again, once."""
         with self._lock:
+            if self._refusal:
+                raise ZygoteError(self._refusal)
             try:
                 return int(self._ask(request)["pid"])
             except OSError as error:
@@ -122,18 +126,27 @@ class Zygote:
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         self._ensure_started()
         assert self._socket is not None
-        if not self._is_ready:
-            self._socket.settimeout(_READY_SECONDS)
-            self._read()
-            self._socket.settimeout(_REPLY_SECONDS)
-            self._is_ready = True
         data = json.dumps(request).encode()
         try:
+            if not self._is_ready:
+                self._socket.settimeout(_READY_SECONDS)
+                self._look_at(self._read())
+                self._socket.settimeout(_REPLY_SECONDS)
+                self._is_ready = True
             self._socket.sendall(_LENGTH.pack(len(data)) + data)
             return self._read()
         except BaseException:
             self._discard()  # an answer that came later would be taken for the next one's
             raise
+
+    def _look_at(self, report: Mapping[str, Any]) -> None:
+        """What a zygote that is ready has to say; raises ZygoteError when it may not fork."""
+        for problem in report["problems"]:
+            _log.warning("a module that was to be preloaded is not: %s", problem)
+        if report["threads"] > 1:
+            self._refusal = "a preloaded module started a thread, which a fork does not copy"
+            _log.warning("kernels are started cold: %s", self._refusal)
+            raise ZygoteError(self._refusal)
 
     def _read(self) -> dict[str, Any]:
         size = _LENGTH.unpack(self._read_exactly(_LENGTH.size))[0]
@@ -151,7 +164,7 @@ class Zygote:
         return data
 
     def _ensure_started(self) -> None:
-        if self._process is not None:
+        if self._process is not None or self._refusal:
             return
         ours, theirs = socket.socketpair()
         with theirs:

@@ -50,8 +50,9 @@ import resource
 [(n, resource.getrlimit(getattr(resource, n))) for n in dir(resource)
  if n.startswith("RLIMIT") and n != "RLIMIT_RTTIME"]""",
     "main thread": """
-import threading
-threading.current_thread() is threading.main_thread(), threading.main_thread().name""",
+import os, threading
+main = threading.main_thread()
+threading.current_thread() is main, main.name, main.native_id == os.getpid()""",
     "other threads": "import threading; sorted(t.name for t in threading.enumerate())",
     "descriptors": """
 import os
@@ -304,13 +305,42 @@ def test_settings_that_act_at_interpreter_start_get_a_zygote_of_their_own(tmp_pa
         assert environment.execute_code("s1", "hash('a')").output == first
 
 
-def test_preloaded_modules_are_there(tmp_path: Path) -> None:
-    with Environment(tmp_path, preload=["xml.dom.minidom", "no_such_module"]) as environment:
+def test_preloaded_modules_are_there_and_behave(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    preload = ["numpy", "matplotlib.pyplot", "no_such_module"]
+    with Environment(tmp_path, preload=preload) as environment:
+        for session in ("s1", "s2"):
+            environment.start_session(session)
+
+        loaded = "import sys; [name in sys.modules for name in ('numpy', 'matplotlib.pyplot')]"
+        assert environment.execute_code("s1", loaded).output == "[True, True]"
+        draw = "import numpy; numpy.random.rand()"
+        drawn = {environment.execute_code(session, draw).output for session in ("s1", "s2")}
+        assert len(drawn) == 2
+        figure = "import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.show()"
+        (display,) = environment.execute_code("s1", figure).displays
+        assert "image/png" in display.bundle
+
+    assert "no_such_module could not be imported: ModuleNotFoundError" in caplog.text
+
+
+def test_a_preload_that_starts_a_thread_does_not_become_part_of_kernels(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "threaded.py").write_text(
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()"
+    )
+    variables = {"PYTHONPATH": str(tmp_path)}
+    with Environment(tmp_path / "env", preload=["threaded"], env=variables) as environment:
         environment.start_session("s1")
+        loaded = environment.execute_code("s1", "import sys; 'threaded' in sys.modules").output
+        environment.restart_session("s1")
+        parent = psutil.Process(kernel_pid(environment)).ppid()
 
-        result = environment.execute_code("s1", "import sys; 'xml.dom.minidom' in sys.modules")
-
-    assert result.output == "True"
+    assert loaded == "False"
+    assert parent == os.getpid()  # started the ordinary way
+    assert caplog.text.count("a preloaded module started a thread") == 1
 
 
 def test_a_zygote_has_one_thread(tmp_path: Path) -> None:
