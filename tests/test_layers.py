@@ -33,6 +33,7 @@ ORDER = (
     "ces.contract",
     "ces.audit",
     "ces.child_environment",
+    "ces.shown_environment",
     "ces.interpreters",
     "ces.kernel_runtime",
     "ces.guardian",
@@ -143,7 +144,10 @@ MAY_IMPORT_LATE = {
 }
 """The root exports lazily, commands stay light, vendors' SDKs are optional, only who runs
 containers or gateways pays for them, and a prompt appears before what only answers need."""
-MAY_READ_THE_ENVIRONMENT = {"config", "ces.child_environment", KERNEL_RUNTIME}
+MAY_READ_THE_ENVIRONMENT = {
+    *("config", "ces.child_environment", "ces.shown_environment"),
+    KERNEL_RUNTIME,
+}
 ENVIRONMENT_NAMES = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 
 
