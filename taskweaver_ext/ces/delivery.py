@@ -94,6 +94,8 @@ class Delivery:
     Threads:
         The reader calls `put`, `put_output` and `finish`, the caller's thread
         `take`. `_changed` guards all fields and is never held while calling out.
+        Whether it is finished, and then drained, is asked for every piece and
+        needs no lock: once that is true it stays true, and nothing is added.
     """
 
     def __init__(self, sink: OutputSink) -> None:
@@ -155,14 +157,12 @@ class Delivery:
     @property
     def is_finished(self) -> bool:
         """Whether nothing more comes; what is queued can still be taken."""
-        with self._changed:
-            return self._is_finished
+        return self._is_finished
 
     @property
     def is_drained(self) -> bool:
         """Whether all has been taken and nothing more comes."""
-        with self._changed:
-            return self._is_finished and not self._waiting
+        return self._is_finished and not self._waiting
 
     @property
     def waiting_bytes(self) -> int:
