@@ -258,7 +258,7 @@ def test_cycles_leave_nothing_behind(tmp_path: Path) -> None:
             environment.stop_session("s1")
 
     with contextlib.suppress(AssertionError):
-        wait_until(lambda: left() == before, 5)
+        wait_until(lambda: left() == before)
     assert left() == before
 
 
@@ -318,7 +318,7 @@ sys.stdin.read()
     owner.wait()
 
     for pid in pids:
-        wait_until(partial(has_ended, pid), 10)
+        wait_until(partial(has_ended, pid))
     owner.stdin.close()
     owner.stdout.close()
 

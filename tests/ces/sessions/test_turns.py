@@ -15,6 +15,7 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.registry import ExecutorRegistry
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.sessions.kernel_session import TURN_SECONDS
+from taskweaver_ext.ces.sessions.turns import Purpose
 from taskweaver_ext.errors import KernelStartError
 from tests.support.executions import LIMIT_SECONDS, wait_until
 
@@ -24,13 +25,13 @@ ENDLESS = "print('go')\nwhile True: pass"
 class SlowPython:
     """An interpreter that starts when its gate is opened, and counts how often it was asked to."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, then: str = f'exec {sys.executable} "$@"') -> None:
         self.path = str(folder / "python")
         self._gate = folder / "gate"
         self._starts = folder / "starts"
         Path(self.path).write_text(
             f"#!/bin/sh\necho >> {self._starts}\n"
-            f'while [ ! -e {self._gate} ]; do sleep 0.01; done\nexec {sys.executable} "$@"\n'
+            f"while [ ! -e {self._gate} ]; do sleep 0.01; done\n{then}\n"
         )
         Path(self.path).chmod(stat.S_IRWXU)
 
@@ -59,7 +60,9 @@ def test_an_interrupt_while_the_first_kernel_starts_cancels_what_waits_for_it(
         ThreadPoolExecutor() as threads,
     ):
         execution = threads.submit(registry.get("python").execute, "x = 1")
-        wait_until(lambda: environment.has_session("s1") and _waiting(environment) == 1)
+        wait_until(
+            lambda: environment.has_session("s1") and _waiting(environment, "execution") == 1
+        )
         registry.interrupt()
         result = execution.result(LIMIT_SECONDS)  # the kernel has not even started
         slow_python.open_gate()
@@ -75,7 +78,7 @@ def test_an_interrupt_is_for_what_runs_not_for_what_waits(environment: Environme
     with ThreadPoolExecutor() as threads:
         running = _execute_endless(threads, environment)
         waiting = threads.submit(environment.execute_code, "s1", "print('waited')")
-        wait_until(lambda: _waiting(environment) == 1)
+        wait_until(lambda: _waiting(environment, "execution") == 1)
         environment.interrupt("s1")
 
         assert running.result(LIMIT_SECONDS).status is ExecutionStatus.CANCELLED
@@ -85,8 +88,8 @@ def test_an_interrupt_is_for_what_runs_not_for_what_waits(environment: Environme
 def test_a_restart_does_not_wait_for_what_waits(environment: Environment) -> None:
     with ThreadPoolExecutor() as threads:
         running = _execute_endless(threads, environment)
-        waiting = threads.submit(environment.execute_code, "s1", ENDLESS, "second")
-        wait_until(lambda: _waiting(environment) == 1)
+        waiting = threads.submit(environment.execute_code, "s1", ENDLESS, timeout=LIMIT_SECONDS)
+        wait_until(lambda: _waiting(environment, "execution") == 1)
         environment.restart_session("s1")
         wait_until(lambda: _interrupted(environment, waiting))
 
@@ -106,10 +109,10 @@ def test_a_restart_cancels_code_whose_kernel_is_starting(
         environment.start_session("s1")
         environment.execute_code("s1", "import os; os._exit(1)")
         slow_python.close_gate()
-        execution = threads.submit(environment.execute_code, "s1", ENDLESS)
+        execution = threads.submit(environment.execute_code, "s1", ENDLESS, timeout=LIMIT_SECONDS)
         wait_until(lambda: slow_python.starts == 2)
         restart = threads.submit(environment.restart_session, "s1")
-        wait_until(lambda: _waiting(environment) == 1)
+        wait_until(lambda: _waiting(environment, "upkeep") == 1)
         slow_python.open_gate()
 
         restart.result(LIMIT_SECONDS)
@@ -119,19 +122,22 @@ def test_a_restart_cancels_code_whose_kernel_is_starting(
 
 
 def test_a_start_that_fails_meanwhile_is_told_once_to_who_waits(tmp_path: Path) -> None:
-    starts = tmp_path / "starts"
-    python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\necho >> {starts}\nsleep 0.2; exit 3\n")
-    python.chmod(stat.S_IRWXU)
-    with Environment(tmp_path / "env", python=str(python), warm_start=False) as environment:
+    python = SlowPython(tmp_path, then="exit 3")
+    with (
+        Environment(tmp_path / "env", python=python.path, warm_start=False) as environment,
+        ThreadPoolExecutor() as threads,
+    ):
         environment.start_session("s1", wait=False)
+        waiting = threads.submit(environment.execute_code, "s1", "1")
+        wait_until(lambda: _waiting(environment, "execution") == 1)
+        python.open_gate()
         with pytest.raises(KernelStartError):
-            environment.execute_code("s1", "1")
-        starts_of_one_failure = starts.read_text().count("\n")
+            waiting.result(LIMIT_SECONDS)
+        starts_of_one_failure = python.starts
         with pytest.raises(KernelStartError):  # it tries again
             environment.execute_code("s1", "1")
 
-    assert starts.read_text().count("\n") == 2 * starts_of_one_failure
+    assert python.starts == 2 * starts_of_one_failure
 
 
 def test_a_session_may_be_stopped_from_its_own_callback(environment: Environment) -> None:
@@ -150,15 +156,20 @@ def _execute_endless(
 ) -> Future[ExecutionResult]:
     has_begun = threading.Event()
     running = threads.submit(
-        environment.execute_code, "s1", ENDLESS, on_output=lambda *_: has_begun.set()
+        environment.execute_code,
+        "s1",
+        ENDLESS,
+        on_output=lambda *_: has_begun.set(),
+        timeout=LIMIT_SECONDS,
     )
     assert has_begun.wait(LIMIT_SECONDS)
     return running
 
 
-def _waiting(environment: Environment) -> int:
+def _waiting(environment: Environment, purpose: Purpose) -> int:
     """How many wait for their turn."""
-    return len(environment._session("s1")._turns._line)
+    line = tuple(environment._session("s1")._turns._line)
+    return sum(place.purpose == purpose for place in line)
 
 
 def _interrupted(environment: Environment, execution: Future[ExecutionResult]) -> bool:
