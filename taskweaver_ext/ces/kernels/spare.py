@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable
 
 from taskweaver_ext.ces.kernels.host import StartedKernel
-from taskweaver_ext.errors import TaskWeaverError
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +30,8 @@ class SpareKernels:
         self._start = start
         self._ready: deque[StartedKernel] = deque()
         self._changed = threading.Condition()
+        self._is_wanted = True
+        """False after a start that failed, until somebody asks for a kernel."""
         self._is_closed = False
         self._thread = threading.Thread(
             target=self._keep_ready, name="taskweaver-spare-kernels", daemon=True
@@ -40,9 +41,10 @@ class SpareKernels:
     def take(self) -> StartedKernel | None:
         """A kernel that is ready now, if there is one."""
         with self._changed:
+            self._is_wanted = True
+            self._changed.notify()
             while self._ready:
                 kernel = self._ready.popleft()
-                self._changed.notify()
                 if kernel.host.death(wait_seconds=0.0) is None:
                     return kernel
                 _put_away(kernel)
@@ -60,17 +62,21 @@ class SpareKernels:
     def _keep_ready(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._is_closed or len(self._ready) < self._count)
+                self._changed.wait_for(self._has_to_do)
                 if self._is_closed:
                     return
             try:
                 kernel = self._start()
-            except TaskWeaverError as error:
-                # Whoever asks for a kernel next hears the same, and can do something about it.
+            except Exception as error:  # noqa: BLE001 - whoever asks next hears the same
                 _log.warning("no spare kernel: %s", error)
-                return
-            with self._changed:
-                self._ready.append(kernel)
+                with self._changed:
+                    self._is_wanted = False
+            else:
+                with self._changed:
+                    self._ready.append(kernel)
+
+    def _has_to_do(self) -> bool:
+        return self._is_closed or (self._is_wanted and len(self._ready) < self._count)
 
 
 def _put_away(kernel: StartedKernel) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import resource
@@ -17,7 +18,9 @@ import psutil
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.kernels.host import StartedKernel
 from taskweaver_ext.ces.results import ExecutionStatus
+from taskweaver_ext.ces.sessions.kernel_source import KernelSource
 from taskweaver_ext.errors import KernelStartError
 from tests.support.executions import has_ended, kernel_pid, run, wait_until
 
@@ -406,6 +409,27 @@ def test_a_spare_kernel_that_died_is_not_given_out(tmp_path: Path) -> None:
         environment.start_session("s1")
 
         assert run(environment, "print('alive')").text() == "alive\n"
+
+
+def test_a_spare_that_did_not_start_is_tried_again_when_a_kernel_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    start_spare = KernelSource._start_spare
+    failures = [OSError(errno.EMFILE, "Too many open files")]
+
+    def fail_once(source: KernelSource) -> StartedKernel:
+        if failures:
+            raise failures.pop()
+        return start_spare(source)
+
+    monkeypatch.setattr(KernelSource, "_start_spare", fail_once)
+    with Environment(tmp_path, spare_kernels=1) as environment:
+        spares = environment._source.spares
+        assert spares is not None
+        wait_until(lambda: "no spare kernel" in caplog.text)
+        environment.start_session("s1")
+
+        wait_until(lambda: spares._ready)
 
 
 def test_a_kernel_has_what_a_process_started_now_would_have(tmp_path: Path) -> None:
