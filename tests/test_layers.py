@@ -98,6 +98,7 @@ ORDER = (
     "ces.environment",
     "ces.shell",
     "ces.process",
+    "ces.kernel_executor",
     "ces.registry",
     "ces.cells.display_text",
     "ces.cells.cell_record",

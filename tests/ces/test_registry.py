@@ -12,10 +12,11 @@ import pytest
 
 from taskweaver_ext.ces.audit import AuditLog
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.kernel_executor import KernelExecutor
 from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.process import ProcessExecutor
 from taskweaver_ext.ces.programs.languages import CODE, Language
-from taskweaver_ext.ces.registry import ExecutorRegistry, KernelExecutor
+from taskweaver_ext.ces.registry import ExecutorRegistry
 from taskweaver_ext.ces.results import ExecutionStatus
 from taskweaver_ext.ces.shell import ShellExecutor
 from taskweaver_ext.errors import SessionError

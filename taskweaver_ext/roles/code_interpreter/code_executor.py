@@ -9,10 +9,11 @@ from pathlib import Path
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import ExecutionEvent, LateOutput, StatusChanged
+from taskweaver_ext.ces.kernel_executor import KernelExecutor
 from taskweaver_ext.ces.kernels.execution import OnInput
 from taskweaver_ext.ces.programs.languages import canonical_name
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
-from taskweaver_ext.ces.registry import ExecutorRegistry, KernelExecutor
+from taskweaver_ext.ces.registry import ExecutorRegistry
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus
 from taskweaver_ext.errors import PluginError, SessionError, TaskWeaverError
 from taskweaver_ext.event_emitter import PostEventProxy
