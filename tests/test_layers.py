@@ -71,6 +71,7 @@ ORDER = (
     "ces.kernels.containers.life",
     "ces.kernels.containers.spawner",
     "ces.kernels.containers.program",
+    "ces.kernels.containers.program_folder",
     "ces.kernels.containers.programs",
     "ces.kernels.containers.mounts",
     "ces.kernels.containers.box",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from typing import Protocol
 from taskweaver_ext.ces.kernels.containers.description import INSIDE_FOLDER, cwd_inside
 from taskweaver_ext.ces.kernels.containers.limits import LimitCounter
 from taskweaver_ext.ces.kernels.containers.program import ContainerProgram
+from taskweaver_ext.ces.kernels.containers.program_folder import ContainerFolder
 from taskweaver_ext.ces.kernels.containers.spawner import (
     SpawnerClient,
     SpawnerLine,
@@ -331,65 +331,6 @@ class ContainerPrograms:
         if path.is_relative_to(self._cwd):
             return str(inside / PurePosixPath(path.relative_to(self._cwd)))
         return str(path)
-
-
-class ContainerFolder:
-    """A `ProgramFolder` that the container can read and we can write."""
-
-    def __init__(
-        self,
-        site: ContainerPrograms,
-        path: Path,
-        inside: str,
-        line: SpawnerLine,
-        give_away: Callable[[Path], None],
-    ) -> None:
-        self._site = site
-        self._path = path
-        self._inside = inside
-        self._line = line
-        self._give_away = give_away
-        self._made_inside: list[str] = []
-
-    def write(self, name: str, content: bytes) -> str:
-        """Write a file."""
-        path = self._path / name
-        path.unlink(missing_ok=True)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(content)
-        self._give_away(path)
-        return f"{self._inside}/{name}"
-
-    def make_pipe(self, name: str) -> tuple[str, ReadEnd]:
-        """Make a named pipe: here, where both sides can open it, else in the container."""
-        if isinstance(self._line.address, int):
-            stream = self._site.open_stream()
-            try:
-                return self._site.make_pipe_inside(stream), self._site.read_end(stream)
-            except BaseException:
-                os.close(stream.descriptor)
-                raise
-        path = self._path / name
-        os.mkfifo(path, 0o600)
-        self._give_away(path)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        return f"{self._inside}/{name}", ReadEnd(descriptor)
-
-    def remove(self, name: str) -> None:
-        """Take a name away."""
-        (self._path / name).unlink(missing_ok=True)
-
-    def path_for_builds(self) -> str:
-        """A folder in the container's memory."""
-        path = self._site.make_folder_inside()
-        self._made_inside.append(path)
-        return path
-
-    def close(self) -> None:
-        """Remove it."""
-        for path in self._made_inside:
-            self._site.remove_folder_inside(path)
-        shutil.rmtree(self._path, ignore_errors=True)
 
 
 def _streams_of(settings: ProcessSettings) -> list[bool]:

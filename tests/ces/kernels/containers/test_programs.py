@@ -22,7 +22,7 @@ from taskweaver_ext.ces.kernels.containers import program, spawner
 from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
 from taskweaver_ext.ces.kernels.containers.life import ContainerLife
 from taskweaver_ext.ces.kernels.containers.limits import ContainerLimits
-from taskweaver_ext.ces.kernels.containers.programs import ContainerFolder
+from taskweaver_ext.ces.kernels.containers.program_folder import ContainerFolder
 from taskweaver_ext.ces.kernels.containers.spawner import (
     PublishedPortSpawnerLine,
     SpawnerClient,
@@ -31,6 +31,7 @@ from taskweaver_ext.ces.kernels.containers.spawner import (
     Stream,
 )
 from taskweaver_ext.ces.programs.languages import Language
+from taskweaver_ext.ces.programs.process_output import ReadEnd
 from taskweaver_ext.ces.programs.site import ProcessSettings
 from taskweaver_ext.ces.registry import ExecutorRegistry
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus, KernelDeath
@@ -216,10 +217,9 @@ def test_a_limit_is_named_only_to_what_met_it(
     registry: ExecutorRegistry, environment_with_limits: Environment
 ) -> None:
     execute(registry, "true")  # there is a shell
-    bomb = "import threading\nfor _ in range(50): threading.Thread(target=input).start()"
-    code = f"{bomb.replace('input', 'threading.Event().wait')}"
+    many = "import subprocess\nfor _ in range(50): subprocess.Popen(['sleep', '1000'])"
 
-    met = execute(registry, f"python3 -c '{code}'", fresh=True, timeout=10)
+    met = registry.get("python", fresh=True).execute(many, timeout=LIMIT_SECONDS)
     by_shell = execute(registry, "echo")
     by_kernel = run(environment_with_limits, "print()", session="limited").result
 
@@ -557,13 +557,22 @@ class ClosedSite:
         os.close(sender)
         return Stream(receiver, "stream")
 
+    def read_end(self, stream: Stream) -> ReadEnd:
+        return ReadEnd(stream.descriptor)
+
     def make_pipe_inside(self, stream: Stream) -> str:
         raise KernelError(f"nobody answers about {stream.name}")
+
+    def make_folder_inside(self) -> str:
+        raise KernelError("nobody answers")
+
+    def remove_folder_inside(self, path: str) -> None:
+        raise KernelError(f"nobody answers about {path}")
 
 
 def test_a_pipe_that_cannot_be_made_inside_is_closed_here(tmp_path: Path) -> None:
     line = PublishedPortSpawnerLine("key")
-    folder = ContainerFolder(ClosedSite(), tmp_path, "/inside", line, lambda _path: None)  # type: ignore[arg-type]
+    folder = ContainerFolder(ClosedSite(), tmp_path, "/inside", line, lambda _path: None)
     before = psutil.Process().num_fds()
 
     with pytest.raises(KernelError):
