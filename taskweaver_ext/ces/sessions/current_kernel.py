@@ -65,9 +65,7 @@ class CurrentKernel:
             self._was_there = True
         if self._is_closed:  # while it started
             self.stop()
-            raise SessionError(
-                f"Session {self._session_id!r} was stopped while its kernel started."
-            )
+            raise self._closed_error()
 
     def stop(self, *, unless_programs_run: bool = False) -> bool:
         """Stop the kernel, if there is one; return whether there is none now."""

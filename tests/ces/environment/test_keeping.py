@@ -263,7 +263,7 @@ def test_a_session_may_be_stopped_while_its_kernel_starts(
             return kernel
 
         monkeypatch.setattr(environment._source, "start", be_stopped)
-        with pytest.raises(SessionError, match="was stopped while its kernel started"):
+        with pytest.raises(SessionError, match="has been stopped"):
             environment.start_session("a")
         stopping[0].join()
 
