@@ -36,7 +36,7 @@ subprocess.run("echo inherited: $SOME_API_KEY $NOT_ALLOWED", shell=True)
 
 
 def test_a_program_that_the_command_line_runs_does_not_find_our_secrets() -> None:
-    shown = _run([sys.executable, "-m", "taskweaver_ext.cli.main", "exec", "bash", "-c", LOOK])
+    shown = _run([sys.executable, "-m", "taskweaver_ext.cli", "exec", "bash", "-c", LOOK])
 
     assert "hidden" not in shown
     assert "PLUGIN_a_KEY=granted\n" in shown
