@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from scripts.benchmarks.bench import Bench, SkippedError
 from scripts.benchmarks.measure_output import (
-    Flood,
     idle_latencies,
     large_writes,
     short_prints,
-    throughput_samples,
+    speed_row,
 )
 from scripts.benchmarks.peers import OurPeer, Peer, started
 from scripts.benchmarks.rows import LOCAL, OURS, Row, at_least, at_most, interleave
@@ -36,8 +35,10 @@ def measure_container(bench: Bench) -> Iterator[Row]:
         peers = [OurPeer(container), OurPeer(local, LOCAL)]
         with started(*peers):
             yield from _latency_rows(bench, peers)
+            # The two differ by little, so it takes more to tell them apart.
+            repetitions = 2 * bench.sizes.repetitions
             for flood in (short_prints(bench.sizes.prints), large_writes(_MEGABYTES)):
-                yield _throughput_row(bench, peers, flood)
+                yield speed_row("container", peers, flood, repetitions, at_least(0.9, LOCAL))
 
 
 def _have_image(bench: Bench) -> None:
@@ -90,19 +91,3 @@ def _latency_rows(bench: Bench, peers: Sequence[Peer]) -> Iterator[Row]:
             percentile=percentile,
             goals=[at_most(2, LOCAL)] if percentile == 50 else [],
         )
-
-
-def _throughput_row(bench: Bench, peers: Sequence[Peer], flood: Flood) -> Row:
-    # The two differ by little, so it takes more to tell them apart.
-    seconds, notes = throughput_samples(peers, flood, 2 * bench.sizes.repetitions)
-    return Row(
-        name="container",
-        title=f"container: {flood.title}",
-        unit="MB/s",
-        samples={
-            peer: [flood.characters / 1e6 / each for each in samples]
-            for peer, samples in seconds.items()
-        },
-        goals=[at_least(0.9, LOCAL)],
-        notes=notes,
-    )

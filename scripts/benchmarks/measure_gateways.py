@@ -7,7 +7,6 @@ import functools
 import json
 import socket
 import struct
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -17,7 +16,8 @@ import httpx
 import websocket
 
 from scripts.benchmarks.bench import Bench, SkippedError
-from scripts.benchmarks.measure_output import flushed_latencies, large_writes, throughput_samples
+from scripts.benchmarks.measure_kernels import milliseconds_to_execute
+from scripts.benchmarks.measure_output import flushed_latencies, large_writes, speed_row
 from scripts.benchmarks.peers import OnText, OurPeer, Peer, PeerError, ignore, started
 from scripts.benchmarks.rows import RAW, Row, at_least, at_most, interleave
 from taskweaver_ext import EnvMode
@@ -41,7 +41,10 @@ def measure_gateway(bench: Bench) -> Iterator[Row]:
             with started(*peers):
                 yield _execute_row(bench, peers)
                 yield _latency_row(bench, peers)
-                yield _throughput_row(bench, peers)
+                flood = large_writes(_MEGABYTES_QUICK if bench.sizes.is_quick else _MEGABYTES)
+                yield speed_row(
+                    "gateway", peers, flood, bench.sizes.repetitions, at_least(0.8, RAW)
+                )
     finally:
         gateway.stop()
 
@@ -55,16 +58,10 @@ def _execute_row(bench: Bench, peers: Sequence[Peer]) -> Row:
         unit="ms",
         samples=interleave(
             bench.sizes.small_repetitions,
-            {peer.name: functools.partial(_milliseconds, peer) for peer in peers},
+            {peer.name: functools.partial(milliseconds_to_execute, peer) for peer in peers},
         ),
         goals=[at_most(1.5, RAW)],
     )
-
-
-def _milliseconds(peer: Peer) -> float:
-    began = time.monotonic()
-    peer.execute("pass", ignore)
-    return (time.monotonic() - began) * 1000
 
 
 def _latency_row(bench: Bench, peers: Sequence[Peer]) -> Row:
@@ -74,22 +71,6 @@ def _latency_row(bench: Bench, peers: Sequence[Peer]) -> Row:
         unit="ms",
         samples=flushed_latencies(bench, peers),
         goals=[at_most(1.5, RAW)],
-    )
-
-
-def _throughput_row(bench: Bench, peers: Sequence[Peer]) -> Row:
-    flood = large_writes(_MEGABYTES_QUICK if bench.sizes.is_quick else _MEGABYTES)
-    seconds, notes = throughput_samples(peers, flood, bench.sizes.repetitions)
-    return Row(
-        name="gateway",
-        title=f"gateway: {flood.title}",
-        unit="MB/s",
-        samples={
-            peer: [flood.characters / 1e6 / each for each in samples]
-            for peer, samples in seconds.items()
-        },
-        goals=[at_least(0.8, RAW)],
-        notes=notes,
     )
 
 

@@ -119,7 +119,7 @@ def measure_execute(bench: Bench) -> Iterator[Row]:
     with started(*peers):
         samples = interleave(
             bench.sizes.small_repetitions,
-            {peer.name: functools.partial(_milliseconds_to_execute, peer) for peer in peers},
+            {peer.name: functools.partial(milliseconds_to_execute, peer) for peer in peers},
         )
     yield Row(
         name="execute",
@@ -130,7 +130,8 @@ def measure_execute(bench: Bench) -> Iterator[Row]:
     )
 
 
-def _milliseconds_to_execute(peer: Peer) -> float:
+def milliseconds_to_execute(peer: Peer) -> float:
+    """How long a peer takes for code that does nothing."""
     began = time.monotonic()
     peer.execute("pass", ignore)
     return (time.monotonic() - began) * 1000

@@ -230,6 +230,22 @@ def throughput_samples(
     return samples, [f"{name} lost {count:,} characters" for name, count in lost.items()]
 
 
+def speed_row(name: str, peers: Sequence[Peer], flood: Flood, repetitions: int, goal: Goal) -> Row:
+    """How fast a flood comes, where ours is to be about as fast as the others."""
+    seconds, notes = throughput_samples(peers, flood, repetitions)
+    return Row(
+        name=name,
+        title=f"{name}: {flood.title}",
+        unit="MB/s",
+        samples={
+            peer: [flood.characters / 1e6 / each for each in samples]
+            for peer, samples in seconds.items()
+        },
+        goals=[goal],
+        notes=notes,
+    )
+
+
 class TextCounter:
     """A callback that counts characters, and may take its time for that."""
 
