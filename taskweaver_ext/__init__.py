@@ -8,6 +8,9 @@ TYPE_CHECKING = False  # as type checkers know it; importing it takes as long as
 
 if TYPE_CHECKING:
     from taskweaver_ext.app import TaskWeaverApp as TaskWeaverApp
+    from taskweaver_ext.approval import Approval as Approval
+    from taskweaver_ext.ces.cells.python_call import Cell as Cell
+    from taskweaver_ext.ces.cells.python_call import PythonCallResult as PythonCallResult
     from taskweaver_ext.ces.environment import Environment as Environment
     from taskweaver_ext.ces.events import ArtifactProduced as ArtifactProduced
     from taskweaver_ext.ces.events import DisplayProduced as DisplayProduced
@@ -22,6 +25,11 @@ if TYPE_CHECKING:
     from taskweaver_ext.ces.events import OutputProduced as OutputProduced
     from taskweaver_ext.ces.events import StatusChanged as StatusChanged
     from taskweaver_ext.ces.events import StatusReported as StatusReported
+    from taskweaver_ext.ces.kernels.containers.description import (
+        ContainerSettings as ContainerSettings,
+    )
+    from taskweaver_ext.ces.kernels.containers.limits import ContainerLimits as ContainerLimits
+    from taskweaver_ext.ces.kernels.gateways.api import GatewaySettings as GatewaySettings
     from taskweaver_ext.ces.kernels.host import EnvMode as EnvMode
     from taskweaver_ext.ces.process import ProcessExecutor as ProcessExecutor
     from taskweaver_ext.ces.python_tool import PythonTool as PythonTool
@@ -51,6 +59,7 @@ if TYPE_CHECKING:
     from taskweaver_ext.event_emitter import PostEventProxy as PostEventProxy
     from taskweaver_ext.event_emitter import SessionEventEmitter as SessionEventEmitter
     from taskweaver_ext.llm.chat_model import ChatModel as ChatModel
+    from taskweaver_ext.llm.scripted import ScriptedModel as ScriptedModel
     from taskweaver_ext.output_batcher import OutputBatcher as OutputBatcher
     from taskweaver_ext.plugins import Plugin as Plugin
     from taskweaver_ext.plugins import PluginContext as PluginContext
@@ -70,6 +79,10 @@ if TYPE_CHECKING:
     from taskweaver_ext.text.json_stream import JsonStringStream as JsonStringStream
 
 _MODULE_OF_NAME = {
+    "TaskWeaverApp": "taskweaver_ext.app",
+    "Approval": "taskweaver_ext.approval",
+    "Cell": "taskweaver_ext.ces.cells.python_call",
+    "PythonCallResult": "taskweaver_ext.ces.cells.python_call",
     "Environment": "taskweaver_ext.ces.environment",
     "ArtifactProduced": "taskweaver_ext.ces.events",
     "DisplayProduced": "taskweaver_ext.ces.events",
@@ -84,13 +97,21 @@ _MODULE_OF_NAME = {
     "OutputProduced": "taskweaver_ext.ces.events",
     "StatusChanged": "taskweaver_ext.ces.events",
     "StatusReported": "taskweaver_ext.ces.events",
+    "ContainerSettings": "taskweaver_ext.ces.kernels.containers.description",
+    "ContainerLimits": "taskweaver_ext.ces.kernels.containers.limits",
+    "GatewaySettings": "taskweaver_ext.ces.kernels.gateways.api",
     "EnvMode": "taskweaver_ext.ces.kernels.host",
+    "ProcessExecutor": "taskweaver_ext.ces.process",
     "PythonTool": "taskweaver_ext.ces.python_tool",
+    "ExecutorRegistry": "taskweaver_ext.ces.registry",
+    "Display": "taskweaver_ext.ces.results",
     "ExecutionArtifact": "taskweaver_ext.ces.results",
     "ExecutionResult": "taskweaver_ext.ces.results",
     "ExecutionStatus": "taskweaver_ext.ces.results",
     "KernelDeath": "taskweaver_ext.ces.results",
+    "Notice": "taskweaver_ext.ces.results",
     "SessionInfo": "taskweaver_ext.ces.sessions.session_info",
+    "ShellExecutor": "taskweaver_ext.ces.shell",
     "Attachment": "taskweaver_ext.conversation",
     "AttachmentType": "taskweaver_ext.conversation",
     "Post": "taskweaver_ext.conversation",
@@ -108,7 +129,14 @@ _MODULE_OF_NAME = {
     "PostEventProxy": "taskweaver_ext.event_emitter",
     "SessionEventEmitter": "taskweaver_ext.event_emitter",
     "ChatModel": "taskweaver_ext.llm.chat_model",
+    "ScriptedModel": "taskweaver_ext.llm.scripted",
     "OutputBatcher": "taskweaver_ext.output_batcher",
+    "Plugin": "taskweaver_ext.plugins",
+    "PluginContext": "taskweaver_ext.plugins",
+    "register_plugin": "taskweaver_ext.plugins",
+    "test_plugin": "taskweaver_ext.plugins",
+    "Role": "taskweaver_ext.roles.role",
+    "Session": "taskweaver_ext.session",
     "EventScope": "taskweaver_ext.session_events",
     "PostEventType": "taskweaver_ext.session_events",
     "RoundEventType": "taskweaver_ext.session_events",
@@ -119,18 +147,6 @@ _MODULE_OF_NAME = {
     "ChannelParser": "taskweaver_ext.streaming.channels",
     "ExecWidget": "taskweaver_ext.streaming.exec_widget",
     "JsonStringStream": "taskweaver_ext.text.json_stream",
-    "ShellExecutor": "taskweaver_ext.ces.shell",
-    "ProcessExecutor": "taskweaver_ext.ces.process",
-    "ExecutorRegistry": "taskweaver_ext.ces.registry",
-    "TaskWeaverApp": "taskweaver_ext.app",
-    "Session": "taskweaver_ext.session",
-    "Role": "taskweaver_ext.roles.role",
-    "Plugin": "taskweaver_ext.plugins",
-    "PluginContext": "taskweaver_ext.plugins",
-    "register_plugin": "taskweaver_ext.plugins",
-    "test_plugin": "taskweaver_ext.plugins",
-    "Notice": "taskweaver_ext.ces.results",
-    "Display": "taskweaver_ext.ces.results",
 }
 
 __all__ = sorted(_MODULE_OF_NAME)

@@ -21,12 +21,13 @@ from taskweaver_ext.ces.programs.run_records import CLOSE_SECONDS, RunRecords
 from taskweaver_ext.ces.programs.site import LocalSites, ProgramSites
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionResult
+from taskweaver_ext.closing import ClosedByWith
 from taskweaver_ext.errors import SessionError
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
 
-class ProcessExecutor:
+class ProcessExecutor(ClosedByWith):
     """Run code of one language, each time in a process of its own.
 
     Runs may go on at the same time, from different threads.

@@ -19,10 +19,11 @@ from taskweaver_ext.ces.programs.shell_reader import ShellCommand, ShellReader, 
 from taskweaver_ext.ces.programs.site import LocalSites, ProgramSites
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionResult
+from taskweaver_ext.closing import ClosedByWith
 from taskweaver_ext.errors import SessionError
 
 
-class ShellExecutor:
+class ShellExecutor(ClosedByWith):
     """Run commands in one bash, one after another.
 
     Threads:

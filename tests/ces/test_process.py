@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 import os
@@ -662,7 +661,7 @@ def test_the_default_limit_of_time_applies_when_none_is_given() -> None:
 def test_programs_heed_interrupts_although_we_ignore_them(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as behind `&` in a script
     try:
-        with contextlib.closing(ProcessExecutor("bash", cwd=tmp_path)) as executor:
+        with ProcessExecutor("bash", cwd=tmp_path) as executor:
             result = executor.execute("kill -INT $$; echo survived")
     finally:
         signal.signal(signal.SIGINT, before)

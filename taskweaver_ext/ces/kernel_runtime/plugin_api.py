@@ -19,7 +19,7 @@ import types
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 LOG_MIME = "application/vnd.taskweaver.log+json"
 ARTIFACT_MIME = "application/vnd.taskweaver.artifact+json"
@@ -27,6 +27,8 @@ STATUS_MIME = "application/vnd.taskweaver.status+json"
 
 LEVELS = ("info", "warning", "error")
 Publish = Callable[[str, "dict[str, Any]"], None]
+
+_Marked = TypeVar("_Marked", bound="Callable[..., Any]")
 
 
 class PluginContext:
@@ -161,17 +163,19 @@ class _Registrations:
 _loading: list[_Registrations] = []
 
 
-def register_plugin(implementation: Any) -> Any:
+def register_plugin(implementation: _Marked) -> _Marked:
     """Decorator: this class or function is the plugin that the file implements."""
     if _loading:
         _loading[-1].implementations.append(implementation)
     return implementation
 
 
-def test_plugin(name: str | None = None, description: str | None = None) -> Any:
+def test_plugin(
+    name: str | None = None, description: str | None = None
+) -> Callable[[_Marked], _Marked]:
     """Decorator: this function tests the plugin; it is called with the plugin's callable."""
 
-    def mark(test: Callable[..., Any]) -> Callable[..., Any]:
+    def mark(test: _Marked) -> _Marked:
         if _loading:
             _loading[-1].tests.append((name or test.__name__, description or "", test))
         return test
