@@ -42,6 +42,7 @@ ORDER = (
     "ces.programs.exec_errors",
     "ces.programs.process_output",
     "ces.programs.site",
+    "ces.programs.local_site",
     "ces.programs.run_records",
     "ces.programs.bash",
     "ces.programs.program",

@@ -18,9 +18,15 @@ from taskweaver_ext.ces.late_output import OnLateOutput
 from taskweaver_ext.ces.owned_folders import GivenFolder
 from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
 from taskweaver_ext.ces.programs.exec_errors import exec_error
-from taskweaver_ext.ces.programs.languages import BUILT_IN, Language, canonical_name
+from taskweaver_ext.ces.programs.languages import (
+    BUILT_IN,
+    Language,
+    by_canonical_name,
+    canonical_name,
+)
+from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.program import ProgramLimits
-from taskweaver_ext.ces.programs.site import LocalSites, ProgramSite, ProgramSites
+from taskweaver_ext.ces.programs.site import ProgramSite, ProgramSites
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.shell import ShellExecutor
@@ -160,7 +166,7 @@ class ExecutorRegistry(ClosedByWith):
         self._cwd = cwd
         self._env = env
         self._init_script = init_script
-        self._languages = dict(languages or {})
+        self._languages = by_canonical_name(languages or {})
         self._limits = limits
         self._default_timeout = default_timeout
         self._on_late_output = on_late_output
@@ -171,7 +177,7 @@ class ExecutorRegistry(ClosedByWith):
     @property
     def languages(self) -> tuple[str, ...]:
         """The names of all languages that can be run."""
-        return tuple(sorted({*BUILT_IN, *map(canonical_name, self._languages)}))
+        return tuple(sorted({*BUILT_IN, *self._languages}))
 
     def get(self, language: str, fresh: bool = False) -> Executor:
         """The executor of a language; one that is unknown gives results that say so.

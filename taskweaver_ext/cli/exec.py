@@ -24,10 +24,11 @@ from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
 from taskweaver_ext.ces.owned_folders import disown_folder, make_owned_folder
 from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
-from taskweaver_ext.ces.programs.exec_errors import absolute, exec_error, explain_working_directory
+from taskweaver_ext.ces.programs.exec_errors import exec_error, explain_working_directory
 from taskweaver_ext.ces.programs.languages import BUILT_IN, RUST, TYPESCRIPT, C
+from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.program import ProgramLimits
-from taskweaver_ext.ces.programs.site import LocalSites, ProgramSites
+from taskweaver_ext.ces.programs.site import ProgramSites
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.cli.run_view import STATUSES_TO_SAY, Completion, JsonView
 from taskweaver_ext.cli.screen import Screen
@@ -253,7 +254,7 @@ def _container(cwd: str | None, **sizes: int | None) -> Iterator[ProgramSites]:
     from taskweaver_ext.ces.kernels.containers.limits import ContainerLimits
     from taskweaver_ext.ces.kernels.containers.sites import ProgramContainer
 
-    folder = absolute(cwd)
+    folder = LocalSites().working_directory(cwd)
     if error := explain_working_directory(folder, complaint_about_folder(str(folder))):
         raise _Failure(error, "give another folder with --cwd")
     limits = ContainerLimits(**{name: size for name, size in sizes.items() if size is not None})

@@ -96,6 +96,16 @@ def test_a_configured_language_is_listed_and_run(tmp_path: Path) -> None:
     assert names == ("bash", "javascript", "loud", "python")
 
 
+@pytest.mark.parametrize("configured_as", ["bash", "sh"])
+def test_a_configured_language_takes_the_place_of_the_shell(configured_as: str) -> None:
+    mine = Language(name="bash", command="echo", arguments=("mine",))
+
+    with ExecutorRegistry(languages={configured_as: mine}) as registry:
+        result = registry.get("bash").execute("echo the shell's")
+
+    assert result.stdout == ["mine\n"]
+
+
 def test_without_an_environment_python_is_a_fresh_process() -> None:
     with ExecutorRegistry() as registry:
         assert isinstance(registry.get("python"), ProcessExecutor)

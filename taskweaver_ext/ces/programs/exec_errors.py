@@ -28,14 +28,6 @@ def describe_missing_site(error: TaskWeaverError) -> str:
     return exec_error(str(error), codes.get(type(error), "KERNEL_START"))
 
 
-def absolute(path: str | Path | None) -> Path:
-    """A working directory as an absolute path; by default ours, even if that has been removed."""
-    try:
-        return Path(path or "").absolute()
-    except OSError:
-        return Path(path or "")
-
-
 def explain_working_directory(cwd: Path, complaint: str) -> str | None:
     """What is wrong with a working directory; None when nothing is.
 

@@ -121,8 +121,13 @@ def canonical_name(name: str) -> str:
 
 def find_language(name: str, configured: Mapping[str, Language] | None = None) -> Language | None:
     """The language of that name; what is configured comes before what is built in."""
-    wanted = canonical_name(name)
-    return (configured or {}).get(wanted) or BUILT_IN.get(wanted)
+    known = {**BUILT_IN, **by_canonical_name(configured or {})}
+    return known.get(canonical_name(name))
+
+
+def by_canonical_name(configured: Mapping[str, Language]) -> dict[str, Language]:
+    """Languages under the names that `canonical_name` gives, whatever they were configured as."""
+    return {canonical_name(name): language for name, language in configured.items()}
 
 
 def language_from_settings(name: str, settings: Mapping[str, Any]) -> Language:

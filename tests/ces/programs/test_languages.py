@@ -45,6 +45,13 @@ def test_a_configured_language_comes_before_a_built_in_one() -> None:
     assert find_language("py", {"python": mine}) is mine
 
 
+@pytest.mark.parametrize("configured_as", ["Python", "py", " python "])
+def test_it_may_be_configured_under_any_of_its_names(configured_as: str) -> None:
+    mine = Language(name="python", command="/opt/python3.9/bin/python3")
+
+    assert find_language("python", {configured_as: mine}) is mine
+
+
 def test_a_language_is_made_from_settings() -> None:
     settings = {
         "command": "{program}",

@@ -1,0 +1,184 @@
+"""Programs on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from taskweaver_ext.ces.child_environment import child_environment
+from taskweaver_ext.ces.guardian import Guardian
+from taskweaver_ext.ces.kernel_runtime.process_tree import ticks_since_boot
+from taskweaver_ext.ces.kernel_runtime.started_process import (
+    ProcessEnd,
+    StartedProcess,
+    complaint_about_folder,
+    find_program,
+)
+from taskweaver_ext.ces.kernels.host import HostNotice
+from taskweaver_ext.ces.owned_folders import make_owned_folder
+from taskweaver_ext.ces.programs.process_output import ReadEnd
+from taskweaver_ext.ces.programs.site import ProcessSettings
+from taskweaver_ext.ces.results import KernelDeath
+
+
+class LocalProcess(StartedProcess):
+    """A process of this machine."""
+
+    stdin: int | None
+    stdout: ReadEnd
+    stderr: ReadEnd | None
+
+    def __init__(self, settings: ProcessSettings) -> None:
+        """Start it; raises OSError or ValueError."""
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            stdin = self._open_stdin(settings, ours, theirs)
+            receiver, stdout = _pipe(ours, theirs)
+            self.stdout = ReadEnd(receiver)
+            self.stderr, stderr = None, subprocess.DEVNULL
+            if settings.has_stderr:
+                receiver, stderr = _pipe(ours, theirs)
+                self.stderr = ReadEnd(receiver)
+            super().__init__(
+                settings.path,
+                settings.command,
+                cwd=str(settings.cwd),
+                environment=settings.environment,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                limits=settings.limits,
+                has_lifeline=settings.has_lifeline,
+            )
+            ours.pop_all()
+        self._guardian: Guardian | None = None
+        if settings.is_guarded:
+            with contextlib.suppress(OSError):  # where there is no room for it, we go without
+                self._guardian = Guardian(settings.path, self.family)
+
+    def collect(self) -> ProcessEnd:
+        """Wait for it, and say how it ended."""
+        end = super().collect()
+        if self._guardian is not None:
+            self._guardian.dismiss()
+        return end
+
+    def _open_stdin(
+        self,
+        settings: ProcessSettings,
+        ours: contextlib.ExitStack,
+        theirs: contextlib.ExitStack,
+    ) -> int:
+        self.stdin = None
+        if settings.has_open_stdin:
+            stdin, self.stdin = _pipe(theirs, ours)
+            return stdin
+        if settings.stdin is None:
+            return subprocess.DEVNULL
+        descriptor = os.open(settings.stdin, os.O_RDONLY | os.O_CLOEXEC)
+        theirs.callback(os.close, descriptor)
+        return descriptor
+
+    def ticks(self) -> int:
+        """Clock ticks since boot."""
+        return ticks_since_boot()
+
+    def take_news(self) -> Iterable[HostNotice]:
+        """There is none: this machine does not end without us."""
+        return ()
+
+    def death(self) -> KernelDeath | None:
+        """See `take_news`."""
+        return None
+
+    def limits_met(self) -> list[str]:
+        """A process of this machine has only limits of its own."""
+        return []
+
+
+class LocalFolder:
+    """A folder of this machine."""
+
+    def __init__(self) -> None:
+        self._path = make_owned_folder("program")
+
+    def write(self, name: str, content: bytes) -> str:
+        """Write a file."""
+        path = self._path / name
+        path.write_bytes(content)
+        return str(path)
+
+    def make_pipe(self, name: str) -> tuple[str, ReadEnd]:
+        """Make a named pipe and open its end that we read."""
+        path = self._path / name
+        os.mkfifo(path, 0o600)
+        return str(path), ReadEnd(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+
+    def remove(self, name: str) -> None:
+        """Take a name away."""
+        (self._path / name).unlink(missing_ok=True)
+
+    def path_for_builds(self) -> str:
+        """The folder itself."""
+        return str(self._path)
+
+    def close(self) -> None:
+        """Remove it."""
+        shutil.rmtree(self._path, ignore_errors=True)
+
+
+class LocalSite:
+    """This machine."""
+
+    memory_bytes: int | None = None
+
+    def complain_about_folder(self, path: Path) -> str:
+        """Look here."""
+        return complaint_about_folder(str(path))
+
+    def find_program(self, command: str, environment: Mapping[str, str]) -> str | None:
+        """Look here."""
+        return find_program(command, environment)
+
+    def has_file(self, path: str) -> bool:
+        """Look here."""
+        return os.path.exists(path)
+
+    def make_folder(self) -> LocalFolder:
+        """A temporary folder."""
+        return LocalFolder()
+
+    def start(self, settings: ProcessSettings) -> LocalProcess:
+        """Start a child process of ours."""
+        return LocalProcess(settings)
+
+
+class LocalSites:
+    """This machine, always."""
+
+    def working_directory(self, path: str | Path | None) -> Path:
+        """An absolute path; by default our own, even if that has been removed."""
+        try:
+            return Path(path or "").absolute()
+        except OSError:
+            return Path(path or "")
+
+    def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """The harmless variables of ours, and these."""
+        return child_environment(variables)
+
+    def use(self) -> AbstractContextManager[LocalSite]:
+        """It is always there."""
+        return contextlib.nullcontext(LocalSite())
+
+
+def _pipe(reading: contextlib.ExitStack, writing: contextlib.ExitStack) -> tuple[int, int]:
+    """A pipe whose ends are closed with their stacks."""
+    receiver, sender = os.pipe()
+    reading.callback(os.close, receiver)
+    writing.callback(os.close, sender)
+    return receiver, sender
