@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
+import signal as signals
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NewType, TypeAlias
 
 ExecutionId = NewType("ExecutionId", str)
-SessionId = NewType("SessionId", str)
 StreamName: TypeAlias = Literal["stdout", "stderr"]
 MimeBundle: TypeAlias = dict[str, Any]
 
@@ -34,6 +34,14 @@ class KernelDeath:
     signal: int | None = None
     detail: str = ""
     """One sentence for people: "killed by SIGSEGV"."""
+
+
+def signal_name(number: int) -> str:
+    """A signal as people call it; those without a name have their number."""
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

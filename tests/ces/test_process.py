@@ -45,24 +45,20 @@ DEVIATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.fixture
 def bash() -> Iterator[ProcessExecutor]:
-    executor = ProcessExecutor("bash")
-    yield executor
-    executor.close()
+    with ProcessExecutor("bash") as executor:
+        yield executor
 
 
 @pytest.fixture
 def python() -> Iterator[ProcessExecutor]:
-    executor = ProcessExecutor(PYTHON)
-    yield executor
-    executor.close()
+    with ProcessExecutor(PYTHON) as executor:
+        yield executor
 
 
 def run_once(executor: ProcessExecutor, code: str | None, **options: Any) -> ExecutionResult:  # noqa: ANN401 - passed on as it came
     """Run code on an executor that is not needed any more."""
-    try:
+    with executor:
         return executor.execute(code, **options)
-    finally:
-        executor.close()
 
 
 def stdout_of(result: ExecutionResult) -> str:
@@ -359,12 +355,15 @@ def test_others_may_finish_their_lines_after_the_end_of_the_program(
     assert stdout_of(result) == "hi\n"
 
 
-def test_death_by_a_signal_is_an_error_that_names_it(bash: ProcessExecutor) -> None:
-    result = bash.execute("echo before; kill -SEGV $$")
+@pytest.mark.parametrize(("number", "name"), [(11, "SIGSEGV"), (40, "signal 40")])
+def test_death_by_a_signal_is_an_error_that_names_it(
+    bash: ProcessExecutor, number: int, name: str
+) -> None:
+    result = bash.execute(f"echo before; kill -{number} $$")
 
     assert result.status is ExecutionStatus.ERROR
-    assert result.error == "exec: Process killed by SIGSEGV (SIGNAL)"
-    assert (stdout_of(result), result.exit_code) == ("before\n", 128 + signal.SIGSEGV)
+    assert result.error == f"exec: Process killed by {name} (SIGNAL)"
+    assert (stdout_of(result), result.exit_code) == ("before\n", 128 + number)
 
 
 def test_an_interrupted_program_may_clean_up(python: ProcessExecutor) -> None:

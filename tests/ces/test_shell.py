@@ -19,13 +19,13 @@ from taskweaver_ext.errors import SessionError
 from tests.support.executions import LIMIT_SECONDS, MemoryWatch, has_ended, wait_until
 
 MEGABYTE = 1 << 20
+_IGNORES_INTERRUPTS = 'trap "" INT TERM; echo begun; while :; do sleep 0.1; done'
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[ShellExecutor]:
-    shell = ShellExecutor(cwd=tmp_path)
-    yield shell
-    shell.close()
+    with ShellExecutor(cwd=tmp_path) as shell:
+        yield shell
 
 
 def run(shell: ShellExecutor, code: str, **options: object) -> ExecutionResult:
@@ -397,7 +397,7 @@ bash -c 'trap "sleep 0.3; echo cleaned up; exit" INT; while :; do sleep 0.01; do
 def test_a_program_that_ignores_interrupts_is_killed_and_the_shell_keeps_its_state(
     shell: ShellExecutor,
 ) -> None:
-    code = "kept=1; echo begun; bash -c 'trap \"\" INT TERM; while :; do sleep 0.1; done'; echo on"
+    code = f"kept=1; bash -c '{_IGNORES_INTERRUPTS}'; echo on"
 
     result = run(shell, code, on_output=interrupt_after_first_output(shell))
 
@@ -409,7 +409,7 @@ def test_a_program_that_ignores_interrupts_is_killed_and_the_shell_keeps_its_sta
 def test_a_shell_that_cannot_be_brought_back_is_killed_and_the_result_says_so(
     shell: ShellExecutor,
 ) -> None:
-    code = "echo begun; exec bash -c 'trap \"\" INT TERM; while :; do sleep 0.1; done'"
+    code = f"exec bash -c '{_IGNORES_INTERRUPTS}'"
 
     result = run(shell, code, on_output=interrupt_after_first_output(shell))
 

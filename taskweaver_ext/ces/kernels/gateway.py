@@ -33,7 +33,7 @@ from taskweaver_ext.ces.kernels.host import (
 )
 from taskweaver_ext.ces.kernels.tracing import reached
 from taskweaver_ext.ces.kernels.zygote import RUNTIME_FOLDER
-from taskweaver_ext.ces.results import KernelDeath
+from taskweaver_ext.ces.results import KernelDeath, signal_name
 from taskweaver_ext.errors import KernelNotReadyError, KernelStartError
 
 _NAME_IN_KERNELS = "taskweaver_kernel"
@@ -120,7 +120,7 @@ class GatewayKernelHost:
             return KernelDeath(cause="exited", exit_code=code, detail=detail)
         number = ending.get("signal")
         if number is not None and number in signal.valid_signals():
-            detail = f"killed by {signal.Signals(number).name}: {detail}"
+            detail = f"killed by {signal_name(number)}: {detail}"
             return KernelDeath(cause="signal", signal=number, detail=detail)
         return KernelDeath(cause="unknown", detail=detail)
 

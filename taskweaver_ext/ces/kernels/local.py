@@ -37,7 +37,7 @@ from taskweaver_ext.ces.kernels.zygote import (
     inherited_state,
 )
 from taskweaver_ext.ces.owned_folders import make_owned_folder
-from taskweaver_ext.ces.results import KernelDeath
+from taskweaver_ext.ces.results import KernelDeath, signal_name
 from taskweaver_ext.errors import KernelStartError
 
 START_SECONDS = 60.0
@@ -346,8 +346,7 @@ def _death_of(status: int | None) -> KernelDeath:
         return KernelDeath(cause="unknown", detail="ended; how is not known")
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        names = {known.value: known.name for known in signal.Signals}
-        detail = f"killed by {names.get(number, f'signal {number}')}"
+        detail = f"killed by {signal_name(number)}"
         return KernelDeath(cause="signal", signal=number, detail=detail)
     code = os.waitstatus_to_exitcode(status)
     return KernelDeath(cause="exited", exit_code=code, detail=f"exited with code {code}")

@@ -35,6 +35,7 @@ from taskweaver_ext.ces.results import (
     KernelDeath,
     Notice,
     StreamName,
+    signal_name,
 )
 from taskweaver_ext.errors import TaskWeaverError
 
@@ -273,7 +274,7 @@ class ProcessRun:
             if end.signal == signal.SIGXCPU:
                 what = f"The program used more than {self._limits.cpu_seconds} s of CPU time."
                 self._run.add_notice(Notice(kind="limit", message=what))
-            return exec_error(f"Process killed by {_signal_name(end.signal)}", "SIGNAL")
+            return exec_error(f"Process killed by {signal_name(end.signal)}", "SIGNAL")
         if self._binary.streams:
             streams = " and ".join(self._binary.streams)
             return exec_error(f"Output on {streams} is not UTF-8 text", "BINARY_OUTPUT")
@@ -309,8 +310,4 @@ def _fill_in(argument: str, places: Mapping[str, str]) -> str:
 
 def _exit_code(end: ProgramEnd) -> int | None:
     """As a shell has it: the program's own code, or 128 and the signal that ended it."""
-    return end.exit_code if end.signal is None else 128 + int(end.signal)
-
-
-def _signal_name(number: signal.Signals | int) -> str:
-    return number.name if isinstance(number, signal.Signals) else f"signal {number}"
+    return end.exit_code if end.signal is None else 128 + end.signal

@@ -67,7 +67,7 @@ class ProgramEnd:
 
     exit_code: int | None
     """None when a signal ended it, or nobody knows."""
-    signal: signal.Signals | int | None = None
+    signal: int | None = None
     stopped_for: StopReason | None = None
     """Why we ended it; None when it ended by itself."""
     was_out_of_memory: bool = False
@@ -246,17 +246,10 @@ class Program:
         code = end.code
         return ProgramEnd(
             exit_code=code if code is not None and code >= 0 else None,
-            signal=_signal(-code) if code is not None and code < 0 else None,
+            signal=-code if code is not None and code < 0 else None,
             stopped_for=self._stopped_for,
             was_out_of_memory=end.was_out_of_memory and self._stopped_for is None,
             death=death,
             limits_met=tuple(limits_met),
             usage=Usage(peak_memory_bytes=end.peak_memory_bytes, cpu_seconds=end.cpu_seconds),
         )
-
-
-def _signal(number: int) -> signal.Signals | int:
-    try:
-        return signal.Signals(number)
-    except ValueError:
-        return number  # a real-time signal without a name

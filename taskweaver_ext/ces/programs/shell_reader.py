@@ -28,7 +28,7 @@ from taskweaver_ext.ces.programs.program import StopReason
 from taskweaver_ext.ces.programs.shell_command import CommandOutput, CommandStop, TakeLateOutput
 from taskweaver_ext.ces.programs.site import ProgramSite, ProgramSites, SiteGoneError
 from taskweaver_ext.ces.recorded_run import RecordedRun
-from taskweaver_ext.ces.results import ExecutionStatus, KernelDeath, Notice
+from taskweaver_ext.ces.results import ExecutionStatus, KernelDeath, Notice, signal_name
 from taskweaver_ext.errors import TaskWeaverError
 
 _LINGER_SECONDS = 0.05
@@ -384,9 +384,4 @@ def _how_it_ended(bash: BashProcess) -> str:
     if (death := bash.death()) is not None:
         return f"its container ended: {death.detail}"
     code = bash.wait()
-    if code >= 0:
-        return f"it exited with code {code}"
-    try:
-        return f"it was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"it was killed by signal {-code}"
+    return f"it exited with code {code}" if code >= 0 else f"it was killed by {signal_name(-code)}"
