@@ -29,6 +29,7 @@ ORDER = (
     "ces.output_sink",
     "ces.delivery",
     "ces.late_output",
+    "ces.files_beneath",
     "ces.artifacts",
     "ces.contract",
     "ces.audit",

@@ -10,11 +10,11 @@ import base64
 import binascii
 import mimetypes
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from taskweaver_ext.ces.files_beneath import regular_file_beneath
 from taskweaver_ext.ces.results import ExecutionArtifact, ExecutionId
 
 IMAGE_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif",
@@ -91,28 +91,6 @@ class ArtifactStore:
         with open(os.open(path, flags, 0o600), "wb") as file:
             file.write(content)
         return path
-
-
-def regular_file_beneath(folder: Path, path: str) -> Path | None:
-    """Give the file at `path` if it is a regular file under `folder`, through no symbolic link."""
-    root = folder.resolve()
-    try:
-        parts = Path(os.path.normpath(root / path)).relative_to(root).parts
-        directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    except (ValueError, OSError):
-        return None
-    try:
-        for part in parts[:-1]:
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-            below = os.open(part, flags, dir_fd=directory)
-            os.close(directory)
-            directory = below
-        found = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
-    except (OSError, IndexError):
-        return None
-    finally:
-        os.close(directory)
-    return root.joinpath(*parts) if stat.S_ISREG(found.st_mode) else None
 
 
 def _plain(name: str) -> str:

@@ -10,19 +10,16 @@ from typing import Any
 
 import pytest
 
-from taskweaver_ext.ces import contract as contract_module
 from taskweaver_ext.ces.contract import (
     ContractProblem,
     ExecutionFailure,
     FileProblem,
-    FolderListing,
     PromisedFile,
     check_contract,
     execution_failure,
-    list_files,
-    open_beneath,
     parse_contract,
 )
+from taskweaver_ext.ces.files_beneath import FolderListing, list_files, open_beneath
 
 DATA = Path(__file__).parents[1] / "data"
 VECTORS = json.loads((DATA / "07_exec_contract.json").read_text())
@@ -200,73 +197,6 @@ def test_after_the_run_each_file_is_kept_or_reported_by_name(tmp_path: Path) -> 
     )
 
 
-def test_a_folder_exchanged_for_a_link_in_the_last_moment_is_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "file.txt").write_text("secret")
-    folder = tmp_path / "session"
-    (folder / "sub").mkdir(parents=True)
-    (folder / "sub" / "file.txt").write_text("mine")
-    look = contract_module._refuse_link
-
-    def look_and_exchange(status: os.stat_result, path: str) -> None:
-        look(status, path)
-        if (folder / "sub").is_dir() and not (folder / "sub").is_symlink():
-            (folder / "sub").rename(folder / "moved")
-            (folder / "sub").symlink_to(outside)
-
-    monkeypatch.setattr(contract_module, "_refuse_link", look_and_exchange)
-
-    with pytest.raises(OSError, match="sub"):
-        open_beneath(folder, "sub/file.txt")
-
-
-def test_a_file_exchanged_for_a_pipe_in_the_last_moment_neither_opens_nor_hangs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "file.txt"
-    path.write_text("mine")
-    look = contract_module._refuse_special
-
-    def look_and_exchange(status: os.stat_result, name: str) -> None:
-        look(status, name)
-        if path.is_file():
-            path.unlink()
-            os.mkfifo(path)
-
-    monkeypatch.setattr(contract_module, "_refuse_special", look_and_exchange)
-    descriptors_before = len(os.listdir("/proc/self/fd"))
-
-    with pytest.raises(OSError, match="no regular file"):
-        open_beneath(tmp_path, "file.txt")
-
-    assert len(os.listdir("/proc/self/fd")) == descriptors_before
-
-
-def test_an_opened_file_can_be_read(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "b.txt").write_text("content")
-
-    with open(open_beneath(tmp_path, "a/b.txt"), encoding="utf-8") as file:
-        assert file.read() == "content"
-
-
-def test_without_descriptors_of_folders_links_are_refused_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "supports_dir_fd", set())
-    (tmp_path / "file.txt").write_text("content")
-    (tmp_path / "link.txt").symlink_to("file.txt")
-
-    os.close(open_beneath(tmp_path, "file.txt"))
-    with pytest.raises(OSError, match="through a link"):
-        open_beneath(tmp_path, "link.txt")
-    with pytest.raises(FileNotFoundError):
-        open_beneath(tmp_path, "missing.txt")
-
-
 def test_what_was_made_without_being_promised_is_listed(tmp_path: Path) -> None:
     (tmp_path / "old.txt").write_text("old")
     (tmp_path / "changed.txt").write_text("old")
@@ -296,20 +226,7 @@ def test_at_most_fifty_internal_files_are_named(tmp_path: Path) -> None:
     assert check.internal_count == 60
 
 
-def test_huge_and_deep_folders_are_listed_in_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(contract_module, "MAX_LISTED_FILES", 5)
-    deep = tmp_path / "deep"
-    (deep / "/".join("d" * 40)).mkdir(parents=True)
-    (deep / "/".join("d" * 40) / "x").touch()
-    for number in range(6):
-        (tmp_path / f"{number}").touch()
+def test_without_a_whole_list_of_what_was_there_nothing_is_called_new(tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
 
-    listing = list_files(tmp_path)
-
-    assert len(listing.files) == 5
-    assert not listing.is_complete
-    assert list_files(deep).files == {}
-    assert check_contract(deep.parent, [], FolderListing({}, is_complete=False)).internal == ()
-    assert list_files(tmp_path / "missing").files == {}
+    assert check_contract(tmp_path, [], FolderListing({}, is_complete=False)).internal == ()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from taskweaver_ext.ces.contract import list_files
+from taskweaver_ext.ces.files_beneath import list_files
 from taskweaver_ext.config import ReplyForm
 from taskweaver_ext.conversation import Attachment, AttachmentType, Post, Round
 from taskweaver_ext.event_emitter import PostEventProxy

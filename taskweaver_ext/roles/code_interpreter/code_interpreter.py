@@ -8,8 +8,8 @@ from taskweaver_ext.ces.contract import (
     ExecutionFailure,
     check_contract,
     execution_failure,
-    list_files,
 )
+from taskweaver_ext.ces.files_beneath import list_files
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.config import ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Post
