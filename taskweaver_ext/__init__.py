@@ -74,8 +74,11 @@ if TYPE_CHECKING:
     from taskweaver_ext.session_events import SessionEventHandlerBase as SessionEventHandlerBase
     from taskweaver_ext.session_events import SessionEventType as SessionEventType
     from taskweaver_ext.session_events import TaskWeaverEvent as TaskWeaverEvent
+    from taskweaver_ext.streaming.channels import ChannelEvent as ChannelEvent
     from taskweaver_ext.streaming.channels import ChannelParser as ChannelParser
     from taskweaver_ext.streaming.exec_widget import ExecWidget as ExecWidget
+    from taskweaver_ext.streaming.subscriptions import ChannelSubscriptions as ChannelSubscriptions
+    from taskweaver_ext.streaming.subscriptions import StopStream as StopStream
     from taskweaver_ext.text.json_stream import JsonStringStream as JsonStringStream
 
 _MODULE_OF_NAME = {
@@ -144,8 +147,11 @@ _MODULE_OF_NAME = {
     "SessionEventHandlerBase": "taskweaver_ext.session_events",
     "SessionEventType": "taskweaver_ext.session_events",
     "TaskWeaverEvent": "taskweaver_ext.session_events",
+    "ChannelEvent": "taskweaver_ext.streaming.channels",
     "ChannelParser": "taskweaver_ext.streaming.channels",
     "ExecWidget": "taskweaver_ext.streaming.exec_widget",
+    "ChannelSubscriptions": "taskweaver_ext.streaming.subscriptions",
+    "StopStream": "taskweaver_ext.streaming.subscriptions",
     "JsonStringStream": "taskweaver_ext.text.json_stream",
 }
 

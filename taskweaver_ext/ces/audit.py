@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import logging
 import os
 import re
 import sys
@@ -18,7 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from taskweaver_ext.ces.results import ExecutionResult
+from taskweaver_ext.ces.results import ExecutionResult, Notice
 
 if sys.platform != "win32":
     import pwd
@@ -64,6 +65,8 @@ _PATTERNS = tuple(
 )
 """What looks like a secret; the first group of each is what stays."""
 
+_logger = logging.getLogger(__name__)
+
 
 def mask_secrets(text: str, secrets: Iterable[str] = ()) -> str:
     """Replace the given values, and whatever looks like a key or a password, by stars."""
@@ -99,25 +102,26 @@ class AuditLog:
 
     def write_start(
         self, execution_id: str, *, executor: str, code: str, cwd: str = "", has_stdin: bool = False
-    ) -> None:
-        """Write that a run starts; raises OSError when that cannot be written."""
+    ) -> Notice | None:
+        """Write that a run starts; what keeps that from being written is for the run's result."""
         masked = mask_secrets(code[:_MAX_CODE_CHARACTERS], self._secrets)
-        entry: dict[str, Any] = {
-            "event": "started",
-            "execution_id": execution_id,
-            "executor": executor,
-            "cwd": cwd,
-            "code": masked,
-            "code_characters": len(code),
-            "code_sha256": hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest(),
-            "has_stdin": has_stdin,
-        }
-        self._write(entry)
+        return self._write(
+            {
+                "event": "started",
+                "execution_id": execution_id,
+                "executor": executor,
+                "cwd": cwd,
+                "code": masked,
+                "code_characters": len(code),
+                "code_sha256": hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest(),
+                "has_stdin": has_stdin,
+            }
+        )
 
-    def write_end(self, result: ExecutionResult, *, executor: str) -> None:
-        """Write how a run ended; raises OSError when that cannot be written."""
+    def write_end(self, result: ExecutionResult, *, executor: str) -> Notice | None:
+        """Write how a run ended, like `write_start`."""
         error = mask_secrets((result.error or "")[-_MAX_ERROR_CHARACTERS:], self._secrets)
-        self._write(
+        return self._write(
             {
                 "event": "ended",
                 "execution_id": result.execution_id,
@@ -136,16 +140,25 @@ class AuditLog:
                 os.close(self._descriptor)
                 self._descriptor = None
 
-    def _write(self, entry: dict[str, Any]) -> None:
+    def _write(self, entry: dict[str, Any]) -> Notice | None:
         moment = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
         whole = {"time": moment, "user": self._user, "who": self._who, "pid": os.getpid(), **entry}
         line = json.dumps(whole, ensure_ascii=True) + "\n"
+        try:
+            self._append(line.encode())
+        except OSError as error:
+            message = f"The audit log at {self.path} cannot be written: {error}."
+            _logger.warning("%s", message)
+            return Notice(kind="record_failed", message=message)
+        return None
+
+    def _append(self, line: bytes) -> None:
         with self._lock:
             if self._descriptor is None:
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
                 self._descriptor = os.open(self.path, flags, 0o600)
-            os.write(self._descriptor, line.encode())
+            os.write(self._descriptor, line)
 
 
 def _user_name() -> str:

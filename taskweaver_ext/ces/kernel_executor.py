@@ -13,9 +13,12 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.execution import END_OF_INPUT, OnInput
 from taskweaver_ext.ces.programs.exec_errors import exec_error
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
-from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus, Notice
+from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.sessions.kernel_session import INTERRUPTED_EARLY
 from taskweaver_ext.errors import KernelDiedError, KernelStartError, SessionError
+
+_NAME = "kernel:python"
+"""What it is called in the audit log."""
 
 
 class SessionUse:
@@ -85,7 +88,9 @@ class KernelExecutor:
         self._is_interrupted = False
         run_id = execution_id or f"exec-{uuid.uuid4().hex[:12]}"
         result = ExecutionResult(execution_id=ExecutionId(run_id), code=code)
-        failure = self._write_to_audit(code=code, run_id=run_id, has_stdin=stdin is not None)
+        failure = self._audit.write_start(
+            run_id, executor=_NAME, code=code, has_stdin=stdin is not None
+        )
         try:
             if self._is_closed:
                 raise SessionError("This executor has been closed. Make another one.")
@@ -110,7 +115,7 @@ class KernelExecutor:
             result.status = ExecutionStatus.DIED
             result.error = exec_error(str(error), "KERNEL_DIED")
         finally:
-            failure = self._write_to_audit(result=result) or failure
+            failure = self._audit.write_end(result, executor=_NAME) or failure
         if failure is not None:
             result.notices.append(failure)
         return result
@@ -125,25 +130,6 @@ class KernelExecutor:
     def close(self) -> None:
         """Run nothing more; the session is its owner's to stop."""
         self._is_closed = True
-
-    def _write_to_audit(
-        self,
-        *,
-        code: str = "",
-        run_id: str = "",
-        has_stdin: bool = False,
-        result: ExecutionResult | None = None,
-    ) -> Notice | None:
-        executor = "kernel:python"
-        try:
-            if result is None:
-                self._audit.write_start(run_id, executor=executor, code=code, has_stdin=has_stdin)
-            else:
-                self._audit.write_end(result, executor=executor)
-        except OSError as error:
-            message = f"The audit log at {self._audit.path} cannot be written: {error}."
-            return Notice(kind="record_failed", message=message)
-        return None
 
 
 def _answer_from(stdin: str | bytes | None) -> OnInput | None:

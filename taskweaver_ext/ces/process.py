@@ -135,7 +135,7 @@ class ProcessExecutor(ClosedByWith):
             try:
                 return job.run_to_end()
             finally:
-                self._records.finish(run.result)
+                self._records.finish(run)
 
     def interrupt(self, *, kill: bool = False) -> None:
         """Interrupt everything that runs, with all it started; from any thread.

@@ -126,7 +126,7 @@ class ShellExecutor(ClosedByWith):
                 run.abandon()
                 raise
             finally:
-                self._records.finish(run.result)
+                self._records.finish(run)
 
     def interrupt(self, *, kill: bool = False) -> None:
         """Stop the running command with all it started, if there is one; from any thread.

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from taskweaver_ext.ces.audit import STARS, AuditLog, mask_secrets
-from taskweaver_ext.ces.process import ProcessExecutor
+from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.registry import ExecutorRegistry
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus
 
 
@@ -61,8 +62,11 @@ def test_it_is_not_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "audit.jsonl").symlink_to(tmp_path / "elsewhere")
     log = AuditLog(tmp_path / "audit.jsonl")
 
-    with pytest.raises(OSError, match="symbolic links"):
-        log.write_start("e1", executor="shell:bash", code="id")
+    failure = log.write_start("e1", executor="shell:bash", code="id")
+
+    assert failure is not None
+    assert "symbolic links" in failure.message
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_lines_of_many_threads_and_logs_stay_whole(tmp_path: Path) -> None:
@@ -155,13 +159,18 @@ def test_errors_are_masked_too(tmp_path: Path) -> None:
     assert entries_of(log.path)[0]["error"] == f"ValueError: {STARS} is wrong"
 
 
-def test_a_run_that_cannot_be_written_down_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("language", "fresh"), [("bash", True), ("bash", False), ("python", False)]
+)
+def test_a_run_that_cannot_be_written_down_says_so_once(
+    environment: Environment, tmp_path: Path, language: str, fresh: bool
+) -> None:
     (tmp_path / "file").touch()
     log = AuditLog(tmp_path / "file" / "audit.jsonl")
-    executor = ProcessExecutor("bash", audit=log)
 
-    result = executor.execute("echo hi")
+    with ExecutorRegistry(environment, "s1", audit=log) as registry:
+        code = "print('hi')" if language == "python" else "echo hi"
+        result = registry.get(language, fresh=fresh).execute(code)
 
-    assert "".join(result.stdout) == "hi\n"
+    assert result.stdout == ["hi\n"]
     assert [notice.kind for notice in result.notices] == ["record_failed"]
-    executor.close()

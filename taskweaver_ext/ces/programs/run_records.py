@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import uuid
 from pathlib import Path
@@ -11,15 +10,13 @@ from taskweaver_ext.ces.audit import AuditLog
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES, OutputSink
 from taskweaver_ext.ces.owned_folders import GivenFolder
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput, RecordedRun
-from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, Notice
+from taskweaver_ext.ces.results import ExecutionId
 from taskweaver_ext.errors import SessionError
 
 CLOSE_SECONDS = 10.0
 """How long closing waits for callers whose functions hang."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
-
-_log = logging.getLogger(__name__)
 
 
 class RunRecords:
@@ -71,30 +68,21 @@ class RunRecords:
             max_bytes=self._max_output_bytes,
         )
         run = RecordedRun(run_id, code, sink, on_output=on_output, on_event=on_event)
-        try:
-            self._audit.write_start(
-                run_id, executor=self._executor, code=code, cwd=cwd, has_stdin=has_stdin
-            )
-        except OSError as error:
-            self._note_failure(run.result, error)
+        failure = self._audit.write_start(
+            run_id, executor=self._executor, code=code, cwd=cwd, has_stdin=has_stdin
+        )
+        if failure is not None:
+            run.add_notice(failure)
         return run
 
-    def finish(self, result: ExecutionResult) -> None:
+    def finish(self, run: RecordedRun) -> None:
         """Add the end of a run to the audit log."""
-        try:
-            self._audit.write_end(result, executor=self._executor)
-        except OSError as error:
-            self._note_failure(result, error)
+        failure = self._audit.write_end(run.result, executor=self._executor)
+        if failure is not None:
+            run.add_notice(failure)
 
     def close(self) -> None:
         """Close the log; remove the folder if it is ours."""
         if self._has_own_audit:
             self._audit.close()
         self._given_folder.close()
-
-    def _note_failure(self, result: ExecutionResult, error: OSError) -> None:
-        _log.warning("the audit log at %s cannot be written: %s", self._audit.path, error)
-        message = f"The audit log at {self._audit.path} cannot be written: {error}."
-        notice = Notice(kind="record_failed", message=message)
-        if notice not in result.notices:
-            result.notices.append(notice)
