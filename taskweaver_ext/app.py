@@ -16,6 +16,7 @@ from taskweaver_ext import config as configuration
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.host import EnvMode
+from taskweaver_ext.ces.programs.languages import language_from_settings
 from taskweaver_ext.closing import ClosedByWith
 from taskweaver_ext.config import Config, ReplyForm
 from taskweaver_ext.errors import ConfigError, SessionError
@@ -167,6 +168,10 @@ class _Parts(Module):
             plugins=plugins,
             roles=roles,
             find_model=models.find,
+            languages={
+                name: language_from_settings(name, settings)
+                for name, settings in (config.execution_service.languages or {}).items()
+            },
             reply_form=self._reply_form,
         )
 
@@ -236,7 +241,7 @@ class TaskWeaverApp(ClosedByWith):
 
         Raises:
             SessionError: The application has been closed.
-            ConfigError: The settings name an unknown role.
+            ConfigError: The settings name an unknown role, or a language that makes no sense.
         """
         with self._lock:
             if self._is_closed:

@@ -86,6 +86,9 @@ class ExecutionServiceConfig:
     """Modules that local kernels have imported before they start."""
     spare_kernels: int = field(default=0, metadata={"at_least": 0})
     """How many local kernels are started before they are needed."""
+    languages: Mapping[str, Mapping[str, Any]] | None = None
+    """Languages besides those that are built in, or in their place, by name; what is said of each
+    are the fields of `ces.programs.languages.Language`: command, arguments, suffix, build."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.execution import OnInput
+from taskweaver_ext.ces.programs.languages import Language
 from taskweaver_ext.ces.results import ExecutionResult
 from taskweaver_ext.config import Config, ReplyForm
 from taskweaver_ext.conversation import Attachment, AttachmentType, Post, Round
@@ -64,6 +65,8 @@ class SessionParts:
     plugins: PluginRegistry
     roles: RoleRegistry
     find_model: Callable[[str], ChatModel]
+    languages: Mapping[str, Language]
+    """Those that the project adds."""
     reply_form: ReplyForm = "json"
 
 
@@ -122,6 +125,7 @@ class Session:
             self._cancellation,
             plugin_problems=parts.plugins.problems if config.code_generator.load_plugin else (),
             has_container=config.execution_service.kernel_mode == "container",
+            languages=parts.languages,
         )
         self._context = RoleContext(
             session_id=session_id,

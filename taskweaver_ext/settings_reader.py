@@ -182,11 +182,24 @@ def _texts(value: object) -> tuple[str, ...]:
     raise ValueError("a list of texts")
 
 
+def _mappings(value: object) -> dict[str, dict[str, object]]:
+    """An object that holds objects; in an environment variable as JSON."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+    if isinstance(value, dict) and all(isinstance(item, dict) for item in value.values()):
+        return value
+    raise ValueError("an object that holds objects")
+
+
 _PARSERS: dict[object, Callable[[object], object]] = {
     str: _text,
     bool: _truth,
     int: _whole_number,
     tuple[str, ...]: _texts,
+    Mapping[str, Mapping[str, Any]]: _mappings,
 }
 _UNSET = (None, False, "", "false", "False")
 """Values that ask for nothing."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.app import TaskWeaverApp
+from taskweaver_ext.approval import Approval
 from taskweaver_ext.conversation import AttachmentType
 from taskweaver_ext.demo import DEMO_REQUEST, LABEL, demo_model, make_demo_app
 from taskweaver_ext.errors import ConfigError, SessionError
@@ -190,6 +191,43 @@ def test_each_role_may_have_a_model_of_its_own(tmp_path: Path) -> None:
     [request] = small.requests
     assert (request.body["model"], request.body["temperature"]) == ("small", 0.5)
     assert "key-of-large" not in str(request.headers)
+
+
+def test_a_project_may_add_languages(tmp_path: Path) -> None:
+    languages = {"Shout": {"command": "echo", "arguments": ["loud:", "{code}"]}}
+    (tmp_path / "taskweaver_config.json").write_text(
+        json.dumps({"execution_service.languages": languages})
+    )
+    model = ScriptedModel([plan("Shout."), code("hi", "shout"), answer("It is done.")])
+
+    with TaskWeaverApp(tmp_path, model=model) as app:
+        session = app.get_session(approval=Approval("auto"))
+        mine = session.run_code("shout", "hey")
+        listener = Listener()
+        chat_round = session.send_message("Shout, please.", event_handler=listener)
+
+    assert mine.stdout == ["loud: hey\n"]
+    assert listener.output() == "loud: hi\n"
+    assert chat_round.state == "finished"
+    assert any("shout" in message.content for message in model.requests[1])
+
+
+@pytest.mark.parametrize(
+    ("languages", "complaint"),
+    [
+        ({"shout": {}}, "'shout' is not configured well: 'command' is missing"),
+        (["shout"], "must be an object that holds objects"),
+        ({"shout": "echo"}, "must be an object that holds objects"),
+    ],
+)
+def test_a_language_that_makes_no_sense_is_named(
+    tmp_path: Path, languages: object, complaint: str
+) -> None:
+    with (
+        pytest.raises(ConfigError, match=complaint),
+        TaskWeaverApp(tmp_path, {"execution_service.languages": languages}) as app,
+    ):
+        app.get_session()
 
 
 def test_a_session_is_found_again_by_its_id(tmp_path: Path) -> None:

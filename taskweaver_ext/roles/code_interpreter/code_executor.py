@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import ExecutionEvent, LateOutput, StatusChanged
 from taskweaver_ext.ces.kernel_executor import KernelExecutor
 from taskweaver_ext.ces.kernels.execution import OnInput
-from taskweaver_ext.ces.programs.languages import canonical_name
+from taskweaver_ext.ces.programs.languages import Language, canonical_name
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.registry import ExecutorRegistry
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus
@@ -48,11 +48,13 @@ class CodeExecutor:
         *,
         plugin_problems: Sequence[str] = (),
         has_container: bool = False,
+        languages: Mapping[str, Language] | None = None,
     ) -> None:
         """Prepare to run code.
 
         Args:
             plugin_problems: Why plugins of the project are not among `plugins`; a person is told.
+            languages: Languages besides the built-in ones.
         """
         self.cwd = session_dir / "cwd"
         self.plugins: tuple[PluginEntry, ...] = tuple(plugins)
@@ -72,6 +74,7 @@ class CodeExecutor:
             session_id,
             folder=session_dir / "ces",
             cwd=self.cwd,
+            languages=languages,
             on_late_output=self._show_late_output,
         )
         self._lock = threading.Lock()
