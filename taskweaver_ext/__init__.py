@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from taskweaver_ext.ces.kernels.gateways.api import GatewaySettings as GatewaySettings
     from taskweaver_ext.ces.kernels.host import EnvMode as EnvMode
     from taskweaver_ext.ces.process import ProcessExecutor as ProcessExecutor
+    from taskweaver_ext.ces.programs.languages import Language as Language
+    from taskweaver_ext.ces.programs.program import ProgramLimits as ProgramLimits
     from taskweaver_ext.ces.python_tool import PythonTool as PythonTool
     from taskweaver_ext.ces.registry import ExecutorRegistry as ExecutorRegistry
     from taskweaver_ext.ces.results import Display as Display
@@ -105,6 +107,8 @@ _MODULE_OF_NAME = {
     "GatewaySettings": "taskweaver_ext.ces.kernels.gateways.api",
     "EnvMode": "taskweaver_ext.ces.kernels.host",
     "ProcessExecutor": "taskweaver_ext.ces.process",
+    "Language": "taskweaver_ext.ces.programs.languages",
+    "ProgramLimits": "taskweaver_ext.ces.programs.program",
     "PythonTool": "taskweaver_ext.ces.python_tool",
     "ExecutorRegistry": "taskweaver_ext.ces.registry",
     "Display": "taskweaver_ext.ces.results",
