@@ -91,6 +91,10 @@ class Shell(ZMQInteractiveShell):
         for pile in ("outputs", "output_hist_reprs", "exceptions"):
             getattr(self.history_manager, pile, {}).clear()
 
+    def _format_exception_for_storage(self, *_args: object, **_named: object) -> dict[str, Any]:
+        """Explain no error a second time, for a pile of which nothing is kept."""
+        return {}
+
     def showtraceback(self, *args: Any, **named: Any) -> None:
         """As IPython does, but for what it forgets, takes seconds to explain, or is struck by."""
         _, error, trace = sys.exc_info()

@@ -46,6 +46,19 @@ def test_the_error_that_ends_the_cell_is_no_output(environment: Environment) -> 
     assert "ZeroDivisionError" not in (heard.result.error or "")
 
 
+def test_an_error_is_explained_once(environment: Environment) -> None:
+    count = """
+explained, shown_by = [], get_ipython().InteractiveTB
+plain = shown_by.structured_traceback
+shown_by.structured_traceback = lambda *a, **n: explained.append(1) or plain(*a, **n)"""
+    environment.execute_code("s1", count)
+
+    error = environment.execute_code("s1", "1 / 0").error
+
+    assert "ZeroDivisionError" in str(error)
+    assert environment.execute_code("s1", "len(explained)").output == "1"
+
+
 def test_what_fails_beside_the_code_is_shown(environment: Environment) -> None:
     code = """
 def fail(*_): raise LookupError("in a callback")
