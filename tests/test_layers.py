@@ -37,6 +37,7 @@ ORDER = (
     "ces.shown_environment",
     "ces.interpreters",
     "ces.kernel_runtime",
+    "ces.forks",
     "ces.guardian",
     "ces.kernels.host",
     "ces.recorded_run",

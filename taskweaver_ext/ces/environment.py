@@ -6,6 +6,7 @@ and a working directory. What a session is made of is in `ces/sessions/kernel_se
 
 from __future__ import annotations
 
+import os
 import threading
 import uuid
 import warnings
@@ -44,7 +45,8 @@ class Environment(ClosedByWith):
     Sessions are independent and may be used from different threads;
     executions on one session wait for each other. Use it as a context
     manager: leaving it stops every session. One that is forgotten without
-    that is closed when it is collected, with a ResourceWarning.
+    that is closed when it is collected, with a ResourceWarning. It belongs to
+    the process that opened it: forks of that process open their own.
     """
 
     def __init__(
@@ -118,9 +120,12 @@ class Environment(ClosedByWith):
         self._sessions: dict[str, KernelSession] = {}
         self._lock = threading.Lock()
         self._is_closed = False
+        self._owner_pid = os.getpid()
         # Nothing that lives on refers to the environment itself, or it would never be collected.
         self._let_go = partial(_let_go, self._sessions, self._lock, self._keeper, self._source)
-        self._forgotten = weakref.finalize(self, _close_forgotten, self.env_dir, self._let_go)
+        self._forgotten = weakref.finalize(
+            self, _close_forgotten, self.env_dir, self._owner_pid, self._let_go
+        )
         self._forgotten.atexit = False  # kernels end with the program by themselves
 
     def start_session(
@@ -145,6 +150,7 @@ class Environment(ClosedByWith):
             SessionError: The session exists, or a folder cannot be used.
             KernelStartError: The kernel did not become ready.
         """
+        self._refuse_forks()
         if self._is_closed:
             raise SessionError("The environment has been closed. Open another to start sessions.")
         folder = SessionFolder.prepare(self.env_dir, session_id, session_dir, cwd)
@@ -282,12 +288,21 @@ class Environment(ClosedByWith):
         self._session(session_id).update_variables(variables)
 
     def close(self) -> None:
-        """Stop every session and let go of everything."""
+        """Stop every session and let go of everything; in a fork of our process, do nothing."""
         self._is_closed = True
         self._forgotten.detach()
-        self._let_go()
+        if os.getpid() == self._owner_pid:
+            self._let_go()
+
+    def _refuse_forks(self) -> None:
+        if os.getpid() != self._owner_pid:
+            raise SessionError(
+                f"This environment was opened by process {self._owner_pid}, of which this one is"
+                " a fork, and kernels cannot be shared. Open another Environment here."
+            )
 
     def _session(self, session_id: str) -> KernelSession:
+        self._refuse_forks()
         with self._lock:
             session = self._sessions.get(session_id)
         if session is None:
@@ -314,8 +329,10 @@ def _let_go(
     source.close()
 
 
-def _close_forgotten(env_dir: Path, let_go: Callable[[], None]) -> None:
+def _close_forgotten(env_dir: Path, owner_pid: int, let_go: Callable[[], None]) -> None:
     """Called by the garbage collector, on any thread, which may hold any lock: do not wait."""
+    if os.getpid() != owner_pid:
+        return
     threading.Thread(target=let_go, name="taskweaver-environment-end", daemon=True).start()
     warnings.warn(
         f"An Environment in {env_dir} was not closed: use it in a with block, or call close.",

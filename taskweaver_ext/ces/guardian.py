@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 
+from taskweaver_ext.ces.forks import closed_in_forks
 from taskweaver_ext.ces.kernel_runtime.process_tree import MARK, ProcessFamily
 
 _WATCH = r"""
@@ -49,10 +50,13 @@ class Guardian:
             cwd="/",
             env={},
             stdin=subprocess.PIPE,
+            bufsize=0,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
+        assert self._process.stdin is not None
+        closed_in_forks(self._process.stdin)
 
     def dismiss(self) -> None:
         """Let it go without doing anything."""

@@ -22,6 +22,7 @@ from typing import Any
 
 import zmq
 
+from taskweaver_ext.ces.forks import closed_in_forks
 from taskweaver_ext.ces.kernels.frames import FrameReader
 from taskweaver_ext.ces.kernels.host import (
     ExecuteRequest,
@@ -122,7 +123,7 @@ class WireConnection:
     ) -> None:
         self._format = MessageFormat(key)
         self._key = key
-        self._wire = wire
+        self._wire = closed_in_forks(wire)
         self._wire.setblocking(False)
         self._death_descriptor = death_descriptor
         self._address = address

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from taskweaver_ext.ces import kernel_runtime
+from taskweaver_ext.ces.forks import closed_in_forks
 
 RUNTIME_FOLDER = Path(next(iter(kernel_runtime.__path__)))
 
@@ -182,7 +183,7 @@ class Zygote:
             except OSError:
                 ours.close()
                 raise
-        self._socket = ours
+        self._socket = closed_in_forks(ours)
         self._is_ready = False
 
     def _discard(self) -> None:
