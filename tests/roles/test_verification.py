@@ -33,6 +33,10 @@ def inspect(code: str, allowed_modules: tuple[str, ...] | None = None) -> Verdic
         "def f():\n    return 'eval'",
         "sh = book.sheet(); sh.cell(1)",
         "import platform; platform.system()",
+        "window.exec(); page.reload(); frame.vars; self.locals",
+        "import sys; 'pandas' in sys.modules",
+        "ls = [1, 2]\nls",
+        "cat = 5",
     ],
 )
 def test_ordinary_code_passes(code: str) -> None:
@@ -61,6 +65,12 @@ def test_ordinary_code_passes(code: str) -> None:
         ("%%mystery\nwhatever", "mystery"),
         ("shell = get_ipython()\nshell.system('ls')", "get_ipython"),
         ("run = get_ipython().system", "get_ipython"),
+        ("from IPython import get_ipython\nshell = get_ipython()", "get_ipython"),
+        ("import IPython\nshell = IPython.get_ipython()", "get_ipython"),
+        ("import importlib; load = importlib.import_module", "import_module"),
+        ("import sys\nsys.modules[name].run('ls')", "sys.modules"),
+        ("print.__self__.eval('1')", "__self__"),
+        ("import runpy\nrunpy.run_path('other.py')", "run_path"),
     ],
 )
 def test_what_is_blocked_is_found_however_it_is_written(code: str, named: str) -> None:
@@ -92,6 +102,16 @@ def test_what_is_blocked_is_found_however_it_is_written(code: str, named: str) -
         "from os import execvp",
         "import asyncio\nawait asyncio.create_subprocess_shell('ls')",
         "import os\nlist(map(os.system, ['ls']))",
+        "from os import *\nsystem('ls')",
+        "import shutil\nshutil.os.system('ls')",
+        "import posix\nposix.system('ls')",
+        "import sys\nsys.modules['subprocess'].run(['ls'])",
+        "import sys\nsys.modules['os'].system('ls')",
+        "def run():\n    o.system('ls')\nimport os as o",
+        "import IPython\nIPython.get_ipython().system('ls')",
+        "from IPython.utils.process import system as run",
+        "ls -a",
+        "rm -rf; print(1)",
     ],
 )
 def test_shell_in_disguise_counts_as_shell(code: str) -> None:

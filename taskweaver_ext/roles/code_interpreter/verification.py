@@ -13,19 +13,26 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 _BUILTINS_MODULES = frozenset({"builtins", "__builtin__", "__builtins__"})
-_HARMLESS_METHODS = frozenset({"compile", "eval"})
+_HARMLESS_METHODS = frozenset({"compile", "eval", "exec", "globals", "locals", "reload", "vars"})
 """Names of built-in functions that are also names of ordinary methods: `re.compile`."""
-_BACK_DOORS = frozenset({"__builtins__", "__globals__", "__subclasses__", "__import__"})
+_OWNERS_OF_FUNCTIONS = _BUILTINS_MODULES | {"importlib", "imp"}
+"""Modules where such a name is the function itself."""
+_BACK_DOORS = frozenset({"__builtins__", "__globals__", "__subclasses__", "__import__", "__self__"})
 """Attributes whose only use is to get at what is blocked."""
 _DYNAMIC_IMPORTS = frozenset({"importlib.import_module", "importlib.__import__"})
+_UNSEEN_CODE_FUNCTIONS = frozenset({"runpy.run_path", "runpy.run_module"})
 
 _SHELL_MODULES = frozenset({"subprocess", "pty", "pexpect", "sh"})
 """Modules that are there to run programs."""
+_SHELL_FUNCTIONS_OF_OS = (
+    "system popen posix_spawn posix_spawnp startfile"
+    " execl execle execlp execlpe execv execve execvp execvpe"
+    " spawnl spawnle spawnlp spawnlpe spawnv spawnve spawnvp spawnvpe"
+)
 _SHELL_FUNCTIONS = frozenset(
-    {"os.system", "os.popen", "os.posix_spawn", "os.posix_spawnp", "os.startfile"}
-    | {f"os.exec{name}" for name in "l le lp lpe v ve vp vpe".split()}
-    | {f"os.spawn{name}" for name in "l le lp lpe v ve vp vpe".split()}
+    {f"{module}.{name}" for module in ("os", "posix") for name in _SHELL_FUNCTIONS_OF_OS.split()}
     | {f"asyncio.create_subprocess_{name}" for name in ("exec", "shell")}
+    | {f"process.{name}" for name in ("system", "getoutput", "getoutputerror")}  # IPython's own
 )
 _SHELL_METHODS = frozenset(
     {"system", "system_piped", "system_raw", "getoutput", "getoutput_detail"}
@@ -39,6 +46,7 @@ _OTHER_CELL_MAGICS = frozenset(
     {"html", "markdown", "latex", "svg", "js", "javascript", "writefile"}
 )
 _UNSEEN_CODE_MAGICS = frozenset({"run", "load", "loadpy", "rerun", "recall", "macro", "edit"})
+_FIRST_WORD = re.compile(r"\s*(\w+)(?!\S)")
 _MAGIC_OPTIONS = re.compile(r"(?:-\w+(?:[ =]?\d+)?\s+)*")
 
 
@@ -86,6 +94,8 @@ class _Inspector(ast.NodeVisitor):
             flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
             tree = compile(source, "<code>", "exec", flags)
             outer_lines, self._lines = self._lines, source.splitlines()
+            self._learn_imports(tree)
+            self._check_first_word(tree)
             self.visit(tree)
             self._lines = outer_lines
         except SyntaxError as error:
@@ -93,19 +103,45 @@ class _Inspector(ast.NodeVisitor):
         except (ValueError, RecursionError, MemoryError) as error:
             self.errors.append(f"The code cannot be read as Python: {error}.")
 
+    def _learn_imports(self, tree: ast.AST) -> None:
+        """Take note of what names stand for; functions may use what is imported further down."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    bound = alias.asname or alias.name.partition(".")[0]
+                    self._full_names[bound] = alias.name if alias.asname else bound
+            elif isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    name = alias.asname or alias.name
+                    self._full_names[name] = f"{node.module or ''}.{alias.name}"
+                if any(alias.name == "*" for alias in node.names):
+                    functions = (one.rpartition(".") for one in _SHELL_FUNCTIONS)
+                    self._full_names |= {
+                        name: f"{module}.{name}"
+                        for module, _, name in functions
+                        if module == node.module
+                    }
+
+    def _check_first_word(self, tree: ast.Module) -> None:
+        """Find a magic without its percent sign: in code of one line the kernel takes it for one.
+
+        `ls -a` is a shell command there, and looks like a subtraction here.
+        """
+        word = _FIRST_WORD.match(self._lines[0]) if len(self._lines) == 1 else None
+        is_value = bool(tree.body) and isinstance(tree.body[0], ast.Expr)
+        if word and is_value and word[1] in _SHELL_MAGICS:
+            self.shell_uses.append(f"line 1: the magic {word[1]!r}")
+
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
             self._check_module(node, alias.name)
             self._check_for_shell(node, alias.name)
-            bound = alias.asname or alias.name.partition(".")[0]
-            self._full_names[bound] = alias.name if alias.asname else bound
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
         if not node.level:
             self._check_module(node, module)
         for alias in node.names:
-            self._full_names[alias.asname or alias.name] = f"{module}.{alias.name}"
             self._check_for_shell(node, f"{module}.{alias.name}")
             if module in _BUILTINS_MODULES and (alias.name in self._blocked or alias.name == "*"):
                 self._block(node, alias.name)
@@ -115,24 +151,21 @@ class _Inspector(ast.NodeVisitor):
         if is_read and (node.id in self._blocked or (self._blocked and node.id in _BACK_DOORS)):
             self._block(node, node.id)
         if is_read:
-            self._check_for_shell(node, self._full_name(node) or "")
+            self._check_full_name(node, self._full_name(node) or "")
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        self._check_for_shell(node, self._full_name(node) or "")
+        self._check_full_name(node, self._full_name(node) or "")
         owner = self._full_name(node.value) or ""
         is_blocked = node.attr in self._blocked and (
-            node.attr not in _HARMLESS_METHODS or owner in _BUILTINS_MODULES
+            node.attr not in _HARMLESS_METHODS or owner in _OWNERS_OF_FUNCTIONS
         )
         if is_blocked or (self._blocked and node.attr in _BACK_DOORS):
             self._block(node, node.attr)
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        name = self._full_name(node.func) or ""
-        if name == "get_ipython":
+        if _is_shell_object(node):
             self._refuse(node, "get_ipython() may only be used at once, not kept")
-        if name in _DYNAMIC_IMPORTS and "__import__" in self._blocked:
-            self._block(node, name)
         if isinstance(node.func, ast.Attribute) and _is_shell_object(node.func.value):
             self._inspect_magic(node, node.func.attr)
             for argument in node.args:
@@ -140,12 +173,29 @@ class _Inspector(ast.NodeVisitor):
         else:
             self.generic_visit(node)
 
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if name := self._full_name(node):
+            self._check_full_name(node, name)
+        elif self._full_name(node.value) == "sys.modules" and "__import__" in self._blocked:
+            self._block(node, "sys.modules")
+        self.generic_visit(node)
+
+    def _check_full_name(self, node: ast.expr, name: str) -> None:
+        """Judge what is named; that is enough, since names can be passed on."""
+        self._check_for_shell(node, name)
+        if name in _DYNAMIC_IMPORTS and "__import__" in self._blocked:
+            self._block(node, name)
+        if name in _UNSEEN_CODE_FUNCTIONS:
+            self._refuse(node, f"{name} runs code that cannot be checked here")
+
     def _check_for_shell(self, node: ast.expr | ast.stmt, name: str) -> None:
-        """Take note of what runs programs; to name it is enough, since names can be passed on."""
-        root = name.partition(".")[0]
+        """Take note of what runs programs."""
+        parts = name.split(".")
         # A name such as `sh` is a module only where it is imported.
-        is_module = root in _SHELL_MODULES and isinstance(node, ast.stmt)
-        if is_module or root == "subprocess" or name in _SHELL_FUNCTIONS:
+        is_module = parts[0] in _SHELL_MODULES and isinstance(node, ast.stmt)
+        # Modules can be reached through others that import them: `shutil.os.system`.
+        is_function = ".".join(parts[-2:]) in _SHELL_FUNCTIONS
+        if is_module or is_function or "subprocess" in parts:
             use = f"line {node.lineno}: {name}"
             if use not in self.shell_uses:
                 self.shell_uses.append(use)
@@ -174,11 +224,15 @@ class _Inspector(ast.NodeVisitor):
 
     def _full_name(self, node: ast.expr) -> str | None:
         """Return what an expression names, with imports resolved: `sp.run` is `subprocess.run`."""
-        if isinstance(node, ast.Name):
-            return self._full_names.get(node.id, node.id)
-        if isinstance(node, ast.Attribute):
-            owner = self._full_name(node.value)
-            return f"{owner}.{node.attr}" if owner else None
+        match node:
+            case ast.Name():
+                return self._full_names.get(node.id, node.id)
+            case ast.Attribute():
+                owner = self._full_name(node.value)
+                return f"{owner}.{node.attr}" if owner else None
+            case ast.Subscript(slice=ast.Constant(value=str(module))):
+                is_table = self._full_name(node.value) == "sys.modules"
+                return module if is_table else None
         return None
 
     def _check_module(self, node: ast.stmt, module: str) -> None:
@@ -200,8 +254,9 @@ class _Inspector(ast.NodeVisitor):
 
 def _is_shell_object(node: ast.expr) -> bool:
     """Whether an expression is IPython's shell, through which all magics go."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return node.func.id == "get_ipython"
+    match node:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name == "get_ipython"
     return False
 
 
