@@ -35,6 +35,7 @@ from taskweaver_ext.roles.role import (
     Memory,
     Role,
     RoleContext,
+    RoleEntry,
     RoleRegistry,
     find_role_class,
 )
@@ -233,25 +234,27 @@ class Session:
 
     def _make_roles(self, parts: SessionParts) -> dict[str, Role]:
         """Make the roles by alias; the one that hears the user first comes first."""
+        form = parts.reply_form
         workers: list[Role] = []
-        has_planner = False
-        for name in parts.config.session.roles:
-            entry = parts.roles.get(name)
+        planners: list[tuple[type[Planner], RoleEntry]] = []
+        for entry in map(parts.roles.get, parts.config.session.roles):
             role_class = find_role_class(entry)
             if issubclass(role_class, Planner):
-                has_planner = True
+                planners.append((role_class, entry))  # made last: it is told of all the others
             elif issubclass(role_class, CodeInterpreter):
-                executor, form = self._executor, parts.reply_form
-                workers.append(role_class(entry, self._context, executor, self.approval, form))
+                arguments = (self._executor, self.approval, form)
+                workers.append(role_class(entry, self._context, *arguments))
             else:
                 workers.append(role_class(entry, self._context))
-        roles = list(workers)
-        if has_planner:
-            entry = parts.roles.get("planner")
-            roles.insert(0, Planner(entry, self._context, workers, parts.reply_form))
-        elif len(workers) != 1:
-            raise ConfigError("session.roles needs the planner, or exactly one other role.")
-        return {role.alias: role for role in roles}
+        if len(planners) > 1 or (not planners and len(workers) != 1):
+            raise ConfigError("session.roles needs one planner, or exactly one other role.")
+        leads = [kind(entry, self._context, workers, form) for kind, entry in planners]
+        roles: dict[str, Role] = {}
+        for role in (*leads, *workers):
+            if role.alias in (USER, *roles):
+                raise ConfigError(f"session.roles: another one is called {role.alias!r} already.")
+            roles[role.alias] = role
+        return roles
 
     def _converse(self, chat_round: Round, message: str) -> None:
         """Pass posts from role to role until one is for the user."""

@@ -15,6 +15,7 @@ from taskweaver_ext.roles.role import find_role_class, read_role
 from tests.support.conversations import Listener, answer, code, plan
 
 SHOUT = """
+from taskweaver_ext.roles.planner.planner import Planner
 from taskweaver_ext.roles.role import Role
 
 class Shout(Role):
@@ -23,6 +24,12 @@ class Shout(Role):
         post.update_message(memory.last_post.message.upper())
         post.update_send_to(memory.asker_of(self.alias))
         return post.end()
+
+class Chief(Planner):
+    def reply(self, memory):
+        post = super().reply(memory)
+        post.message += ", says the chief"
+        return post
 
 class Broken(Role):
     def reply(self, memory):
@@ -63,6 +70,16 @@ def test_a_role_of_a_project_takes_part(tmp_path: Path) -> None:
     assert chat_round.post_list[2].message == "QUIET"
 
 
+def test_a_planner_of_a_project_takes_the_place_of_ours(tmp_path: Path) -> None:
+    write_role(tmp_path, "chief", "Chief")
+    model = ScriptedModel([answer("hello")])
+    with TaskWeaverApp(tmp_path, {"session.roles": ["echo", "chief"]}, model=model) as app:
+        chat_round = app.get_session().send_message("hi")
+
+    assert chat_round.post_list[0].send_to == "Chief"
+    assert chat_round.post_list[-1].message == "hello, says the chief"
+
+
 def test_a_role_that_raises_fails_the_round_only(tmp_path: Path) -> None:
     write_role(tmp_path, "broken", "Broken")
     listener = Listener()
@@ -93,8 +110,10 @@ def test_one_worker_can_do_without_a_planner(tmp_path: Path) -> None:
     ("roles", "complaint"),
     [
         (["planner", "nobody"], "'nobody', which is unknown"),
-        (["echo", "code_interpreter"], "needs the planner"),
-        ([], "needs the planner"),
+        (["echo", "code_interpreter"], "needs one planner"),
+        ([], "needs one planner"),
+        (["planner", "planner"], "needs one planner"),
+        (["planner", "echo", "echo"], "another one is called 'Echo'"),
     ],
 )
 def test_settings_that_name_the_wrong_roles_are_refused(
