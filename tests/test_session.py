@@ -273,6 +273,26 @@ def test_a_reply_that_breaks_off_is_asked_for_again(tmp_path: Path) -> None:
 
     assert chat_round.state == "finished"
     assert listener.output() == "kept\n"
+    # It was not the model's fault, so it is asked the same again.
+    assert server.requests[2].body["messages"] == server.requests[1].body["messages"]
+
+
+@pytest.mark.parametrize(
+    ("unfit", "way_out"),
+    [
+        (ScriptedAnswer('{"resp', ending="drop"), "Check the connection"),
+        (ScriptedAnswer('{"resp', finish_reason="length"), "Raise llm.max_tokens"),
+        (ScriptedAnswer("I would rather not."), "Ask in other words"),
+    ],
+)
+def test_replies_that_are_never_of_use_end_with_what_to_do(
+    tmp_path: Path, unfit: ScriptedAnswer, way_out: str
+) -> None:
+    with ModelServer([unfit] * 4) as server, make_app(tmp_path / "p", server.openai_url) as app:
+        chat_round = app.get_session().send_message("go")
+
+    assert chat_round.state == "failed"
+    assert way_out in chat_round.error
 
 
 def test_prose_around_code_is_forgiven(tmp_path: Path) -> None:

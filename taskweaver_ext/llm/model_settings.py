@@ -39,6 +39,9 @@ class TimeLimits:
 ON_THIS_MACHINE = TimeLimits(first_token_seconds=900.0)
 """A model on this machine reads a long prompt for minutes before it says anything."""
 
+MAX_TOKENS_ON_THIS_MACHINE = 1024
+"""A small model that has lost its way is stopped after a minute or two."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
@@ -52,7 +55,8 @@ class ModelSettings:
     """The provider's name for the model (Azure: the deployment; local: the path of a GGUF file)."""
     response_format: ResponseFormat = "json_object"
     temperature: float = 0.0
-    max_tokens: int = 1024
+    max_tokens: int = 4096
+    """Room for a reply, thoughts included, in which TaskWeaver's 1024 cut longer programs off."""
     top_p: float = 0.0
     """0 is not sent: some providers refuse it, and with a temperature of 0 it changes nothing."""
     seed: int | None = 123456
@@ -94,6 +98,7 @@ class _SettingsReader:
         defaults = ModelSettings()
         self._api_type = self._choice("api_type", get_args(ApiType), defaults.api_type)
         limits = TimeLimits() if self._api_type != "local" else ON_THIS_MACHINE
+        context_tokens = self._optional_integer("context_tokens", defaults.context_tokens)
         settings = ModelSettings(
             api_type=self._api_type,
             api_base=self._text("api_base", defaults.api_base),
@@ -103,12 +108,14 @@ class _SettingsReader:
                 "response_format", get_args(ResponseFormat), defaults.response_format
             ),
             temperature=self._number("temperature", defaults.temperature),
-            max_tokens=int(self._number("max_tokens", defaults.max_tokens, at_least=1)),
+            max_tokens=int(
+                self._number("max_tokens", self._usual_max_tokens(context_tokens), at_least=1)
+            ),
             top_p=self._number("top_p", defaults.top_p),
             seed=self._optional_integer("seed", defaults.seed),
             stop_token=self._texts("stop_token", defaults.stop_token),
             api_version=self._text("api_version", defaults.api_version),
-            context_tokens=self._optional_integer("context_tokens", defaults.context_tokens),
+            context_tokens=context_tokens,
             max_retries=int(self._number("max_retries", defaults.max_retries)),
             limits=TimeLimits(
                 connect_seconds=self._number("connect_seconds", limits.connect_seconds),
@@ -122,6 +129,13 @@ class _SettingsReader:
         if self._mistakes:
             raise ConfigError("The model's settings cannot be used. " + " ".join(self._mistakes))
         return settings
+
+    def _usual_max_tokens(self, context_tokens: int | None) -> int:
+        """Return how long a reply may be where nothing is said: most of a context is for reading."""
+        usual = MAX_TOKENS_ON_THIS_MACHINE
+        if self._api_type != "local":
+            usual = ModelSettings().max_tokens
+        return min(usual, max(1, context_tokens // 4)) if context_tokens else usual
 
     def _find(self, name: str) -> tuple[str, object]:
         for key in (f"llm.{self._api_type}.{name}", f"llm.openai.{name}", f"llm.{name}"):

@@ -181,7 +181,7 @@ class _Reading:
         if self.problem or self.finished is None:
             return ModelReply(self.text, "broken", self.problem or "The reply has no end.")
         problems: dict[FinishReason, str] = {
-            "length": "The reply was cut off because it was too long. Be much shorter.",
+            "length": "The reply was cut off at the limit of llm.max_tokens. Be much shorter.",
             "content_filter": "The provider withheld the rest of the reply.",
         }
         reason = self.finished.reason

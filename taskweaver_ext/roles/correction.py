@@ -9,6 +9,7 @@ from taskweaver_ext.conversation import AttachmentType, Post
 from taskweaver_ext.errors import TaskWeaverError
 from taskweaver_ext.event_emitter import PostEventProxy
 from taskweaver_ext.llm.chat_model import Message
+from taskweaver_ext.roles.asking import ModelReply
 from taskweaver_ext.roles.role import Role
 from taskweaver_ext.text.truncation import shorten_middle
 
@@ -30,19 +31,25 @@ def speaking(role: Role) -> Iterator[PostEventProxy]:
         raise
 
 
-def reject(post: PostEventProxy, reply: str, problem: str, advice: str) -> None:
+def reject(post: PostEventProxy, reply: ModelReply, problem: str, advice: str) -> None:
     """Let a post hold a reply that cannot be used and what is wrong with it, and nothing else."""
     post.error(problem)
-    quoted = shorten_middle(reply, MAX_QUOTED_CHARS).text
+    quoted = shorten_middle(reply.text, MAX_QUOTED_CHARS).text
     post.update_attachment(quoted, AttachmentType.invalid_response)
-    post.update_attachment(f"{problem} {advice}", AttachmentType.revise_message)
+    if reply.end != "broken":  # for which the model can do nothing: it is asked the same again
+        post.update_attachment(f"{problem} {advice}", AttachmentType.revise_message)
 
 
 def rejected_messages(post: Post) -> list[Message]:
-    """Return a rejected reply and what was said about it, as the model is to see them."""
-    messages: list[Message] = []
-    for attachment in post.get_attachment(AttachmentType.invalid_response):
-        messages.append(Message("assistant", attachment.content or "(nothing)"))
-    for attachment in post.get_attachment(AttachmentType.revise_message):
-        messages.append(Message("user", attachment.content))
-    return messages
+    """Return a rejected reply and what was said about it, as the model is to see them.
+
+    One about which there is nothing to say to the model is as if it had never been.
+    """
+    advice = post.get_attachment(AttachmentType.revise_message)
+    if not advice:
+        return []
+    replies = post.get_attachment(AttachmentType.invalid_response)
+    return [
+        *(Message("assistant", attachment.content or "(nothing)") for attachment in replies),
+        *(Message("user", attachment.content) for attachment in advice),
+    ]

@@ -578,7 +578,7 @@ def test_openai_gets_the_settings_under_its_names() -> None:
         {"role": "user", "content": "Say something."},
     ]
     assert body["model"] == "test-model"
-    assert (body["temperature"], body["max_tokens"], body["seed"]) == (0, 1024, 123456)
+    assert (body["temperature"], body["max_tokens"], body["seed"]) == (0, 4096, 123456)
     assert body["stop"] == ["<EOS>"]
     assert "top_p" not in body
 
@@ -590,7 +590,7 @@ def test_anthropic_gets_the_settings_under_its_names() -> None:
     body = server.requests[0].body
     assert body["system"] == "Be brief."
     assert body["messages"] == [{"role": "user", "content": "Say something."}]
-    assert (body["temperature"], body["max_tokens"]) == (0, 1024)
+    assert (body["temperature"], body["max_tokens"]) == (0, 4096)
     assert body["stop_sequences"] == ["<EOS>"]
     assert body["output_config"] == {"format": {"type": "json_schema", "schema": SCHEMA}}
 

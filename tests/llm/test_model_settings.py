@@ -7,13 +7,13 @@ from taskweaver_ext.llm.model_settings import ModelSettings
 from taskweaver_ext.llm.secret import Secret
 
 
-def test_without_settings_the_defaults_are_taskweavers() -> None:
+def test_without_settings_the_defaults_are_taskweavers_but_for_the_room() -> None:
     settings = ModelSettings.from_mapping({})
 
     assert settings == ModelSettings()
     assert (settings.api_type, settings.model) == ("openai", "gpt-4")
     assert settings.response_format == "json_object"
-    assert (settings.temperature, settings.max_tokens) == (0, 1024)
+    assert (settings.temperature, settings.max_tokens) == (0, 4096)
     assert (settings.top_p, settings.seed, settings.stop_token) == (0, 123456, ("<EOS>",))
 
 
@@ -92,6 +92,17 @@ def test_a_model_on_this_machine_may_read_its_prompt_for_longer() -> None:
 
     assert local.limits.first_token_seconds > remote.limits.first_token_seconds
     assert told.limits.first_token_seconds == 5
+
+
+def test_a_reply_leaves_most_of_a_small_context_to_what_is_read() -> None:
+    def max_tokens(**settings: object) -> int:
+        named = {f"llm.{name}": value for name, value in settings.items()}
+        return ModelSettings.from_mapping(named).max_tokens
+
+    assert max_tokens(context_tokens=8192) == 2048
+    assert max_tokens(context_tokens=8192, max_tokens=5000) == 5000
+    assert max_tokens(context_tokens=100_000) == max_tokens()
+    assert max_tokens(api_type="local") < max_tokens()
 
 
 def test_a_key_loses_the_line_break_after_it() -> None:

@@ -73,11 +73,12 @@ def test_a_code_interpreters_reply_is_read_or_refused(
     for start in range(0, len(text), size):
         reading.feed(text[start : start + size])
 
+    reply = ModelReply(text, "stop") if is_whole else ModelReply(text, "broken", "It broke off.")
     try:
-        reading.finish(ModelReply(text, "stop", "" if is_whole else "The reply broke off."))
+        reading.finish(reply)
     except UnusableReplyError as problem:
         reading.abandon(str(problem))
-        reject(post, text, str(problem), "Reply again.")
+        reject(post, reply, str(problem), "Reply again.")
     json.dumps(post.post.to_dict())
 
 

@@ -70,7 +70,7 @@ class CodeInterpreter(Role):
             reply, generated = self._generator.generate(memory, post)
             if isinstance(generated, UnusableReplyError):
                 advice = self._generator.advice_on_form
-                reject(post, reply.text, str(generated), advice)
+                reject(post, reply, str(generated), advice)
                 self._try_again_or_report(post, memory)
                 return post.end()
             if isinstance(generated, GeneratedText):

@@ -100,8 +100,8 @@ class JsonReading:
         """
         fields = parse_reply(reply.text, _FIELDS) or _fields_of_block(reply)
         if fields is None:
-            what = "The reply is no JSON." if reply.text.strip() else "The reply is empty."
-            raise UnusableReplyError(reply.problem or what)
+            what = "is no JSON with the fields of the schema" if reply.text.strip() else "is empty"
+            raise UnusableReplyError(reply.problem or f"The reply {what}.")
         content = fields.get("reply_content", "")
         if not content.strip():
             raise UnusableReplyError(reply.problem or "The reply lacks reply_content.")

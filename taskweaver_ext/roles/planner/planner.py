@@ -13,7 +13,7 @@ from taskweaver_ext.conversation import AttachmentType, Post, RoleName, Round
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.event_emitter import PostEventProxy
 from taskweaver_ext.llm.chat_model import Message
-from taskweaver_ext.roles.asking import ModelCaller, ModelReply
+from taskweaver_ext.roles.asking import ModelCaller, ModelReply, ReplyEnd
 from taskweaver_ext.roles.correction import (
     UnusableReplyError,
     reject,
@@ -42,6 +42,12 @@ STOP_STATES = (
     "SecurityRisks",
     "TaskFailure",
 )
+_WAY_OUT = "Ask in other words, or another model."
+_WAYS_OUT: dict[ReplyEnd, str] = {
+    "broken": "Check the connection to the model's provider.",
+    "length": "Raise llm.max_tokens, or ask for less at a time.",
+}
+"""What a person can do about replies that are never of use, by how they end."""
 _DESCRIPTIONS = {
     "plan_reasoning": "Why the plan is as it is, and what the last report means for it.",
     "init_plan": "The first draft: numbered steps, one per line.",
@@ -109,8 +115,8 @@ class Planner(Role):
     ) -> dict[str, str]:
         """Return the fields of a usable reply; raises UnusableReplyError."""
         if fields is None:
-            what = "The reply is empty." if not reply.text.strip() else "The reply is no JSON."
-            raise UnusableReplyError(reply.problem or what)
+            what = "is no JSON with the fields of the schema" if reply.text.strip() else "is empty"
+            raise UnusableReplyError(reply.problem or f"The reply {what}.")
         fields["stop"] = _stop_state(fields.get("stop", ""))
         fields["send_to"] = self._recipient(fields)
         missing = [name for name in ("message",) if not fields.get(name, "").strip()]
@@ -140,12 +146,12 @@ class Planner(Role):
     def _ask_again(
         self, post: PostEventProxy, reply: ModelReply, problem: str, memory: Memory
     ) -> Post:
-        reject(post, reply.text, problem, self._prompt["revise"])
+        reject(post, reply, problem, self._prompt["revise"])
         count = memory.corrections_of(self.alias)
         if count >= MAX_CORRECTIONS:
             raise ProtocolError(
-                f"The model's replies could not be used {count + 1} times in a row. Ask in other"
-                f" words, or another model. What was wrong with the last one: {problem}"
+                f"The model's replies could not be used {count + 1} times in a row."
+                f" {_WAYS_OUT.get(reply.end, _WAY_OUT)} What was wrong with the last one: {problem}"
             )
         post.update_send_to(self.alias)
         return post.end()
