@@ -75,13 +75,16 @@ class ModelSettings:
         """Read dotted settings such as `llm.model` and `llm.openai.temperature`.
 
         A value under `llm.<api_type>.` wins over one under `llm.openai.`, which wins over
-        one under `llm.`. Names that are not about models are left alone.
+        one under `llm.`; but key, address and model of OpenAI are nobody else's. Names that
+        are not about models are left alone.
 
         Raises:
             ConfigError: Some values make no sense; the message names all of them.
         """
         return _SettingsReader(values).read()
 
+
+_OF_ONE_PROVIDER = frozenset({"api_key", "api_base", "model"})
 
 _Choice = TypeVar("_Choice", bound=str)
 
@@ -131,14 +134,17 @@ class _SettingsReader:
         return settings
 
     def _usual_max_tokens(self, context_tokens: int | None) -> int:
-        """Return how long a reply may be where nothing is said: most of a context is for reading."""
+        """Return how long a reply may be by default: most of a context is there to be read."""
         usual = MAX_TOKENS_ON_THIS_MACHINE
         if self._api_type != "local":
             usual = ModelSettings().max_tokens
         return min(usual, max(1, context_tokens // 4)) if context_tokens else usual
 
     def _find(self, name: str) -> tuple[str, object]:
-        for key in (f"llm.{self._api_type}.{name}", f"llm.openai.{name}", f"llm.{name}"):
+        sections = [f"llm.{self._api_type}", "llm.openai", "llm"]
+        if name in _OF_ONE_PROVIDER and self._api_type != "openai":
+            sections.remove("llm.openai")
+        for key in (f"{section}.{name}" for section in sections):
             if self._values.get(key) is not None:
                 return key, self._values[key]
         return f"llm.{name}", None

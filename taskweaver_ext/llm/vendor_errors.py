@@ -10,6 +10,7 @@ from __future__ import annotations
 import email.utils
 import html
 import json
+import math
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -158,9 +159,11 @@ def _refusal(error: Exception, status: int, endpoint: Endpoint) -> ModelError:
             f"{place} does not know the model {model!r} {said}. Check llm.model and llm.api_base."
         )
     if status in (408, 409, 425, 429) or status >= 500:
+        wait_seconds = _retry_after_seconds(error)
+        when = "later" if not wait_seconds else f"in {math.ceil(wait_seconds)} s"
         return ModelOverloadedError(
-            f"{place} is overloaded or in trouble {said}. Try again later.",
-            retry_after_seconds=_retry_after_seconds(error),
+            f"{place} is overloaded or in trouble {said}. Try again {when}.",
+            retry_after_seconds=wait_seconds,
         )
     return RequestRefusedError(f"{place} refused the request {said}. Check the llm.* settings.")
 

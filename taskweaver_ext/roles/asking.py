@@ -162,8 +162,9 @@ class _Reading:
             case ThinkingDelta():
                 self._think(self._joiner.feed(event.text), is_end=False)
             case RetryScheduled():
+                # What matters first: a status line is cut where the screen ends.
                 self._post.update_status(
-                    f"{event.reason} Asking again in {event.wait_seconds:.0f} s"
+                    f"asking again in {event.wait_seconds:.0f} s: {event.reason}"
                 )
             case PromptRead():
                 percent = 100 * event.read_tokens // max(1, event.total_tokens)

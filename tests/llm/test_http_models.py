@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import logging
+import math
 import socket
 import sys
 import threading
@@ -287,6 +288,7 @@ def test_the_wait_that_the_provider_asks_for_is_read(
 
     assert isinstance(error, ModelOverloadedError)
     assert error.retry_after_seconds == seconds
+    assert f"Try again {f'in {math.ceil(seconds)} s' if seconds else 'later'}." in str(error)
 
 
 def test_a_provider_that_hangs_up_is_unreachable(protocol: Protocol) -> None:

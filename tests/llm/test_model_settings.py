@@ -54,6 +54,22 @@ def test_a_value_for_the_provider_wins() -> None:
     assert settings.max_tokens == 5
 
 
+def test_the_key_of_one_provider_is_not_sent_to_another() -> None:
+    settings = ModelSettings.from_mapping(
+        {
+            "llm.api_type": "anthropic",
+            "llm.api_key": "for-anthropic",
+            "llm.openai.api_key": "for-openai",
+            "llm.openai.api_base": "http://openai/v1",
+            "llm.openai.temperature": 0.5,
+        }
+    )
+
+    assert settings.api_key == Secret("for-anthropic")
+    assert settings.api_base == ""
+    assert settings.temperature == 0.5
+
+
 def test_numbers_may_come_as_text_from_the_environment() -> None:
     settings = ModelSettings.from_mapping(
         {"llm.max_tokens": "77", "llm.first_token_seconds": "2.5", "llm.context_tokens": "4096"}
