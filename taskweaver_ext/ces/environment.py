@@ -24,7 +24,7 @@ from taskweaver_ext.ces.late_output import OnLateOutput
 from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
 from taskweaver_ext.ces.programs.site import ProgramSite
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
-from taskweaver_ext.ces.results import ExecutionResult
+from taskweaver_ext.ces.results import ExecutionResult, KernelContents
 from taskweaver_ext.ces.sessions.kernel_keeper import KernelKeeper
 from taskweaver_ext.ces.sessions.kernel_session import MAX_DEATHS_IN_A_ROW, KernelSession
 from taskweaver_ext.ces.sessions.kernel_source import KernelSource, KernelSourceSettings
@@ -264,6 +264,13 @@ class Environment(ClosedByWith):
         with self._lock:
             sessions = list(self._sessions.values())
         return [session.describe() for session in sessions]
+
+    def kernel_contents(self, session_id: str) -> KernelContents | None:
+        """What code would find in a session's kernel: packages, and variables of earlier code.
+
+        None when there is no kernel now, or it does not say. It waits for code that runs.
+        """
+        return self._session(session_id).contents()
 
     def load_plugin(
         self, session_id: str, name: str, source: str, config: Mapping[str, Any] | None = None

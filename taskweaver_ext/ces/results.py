@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 import signal as signals
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,6 +69,37 @@ class Usage:
 
     peak_memory_bytes: int | None = None
     cpu_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelContents:
+    """What code would find in a kernel."""
+
+    python: str
+    """The version, as in "3.11"."""
+    system: str
+    """As in `sys.platform`."""
+    packages: tuple[str, ...] = ()
+    """Those of some well-known packages that are installed."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """The latest variables of earlier code: names, and what kind of thing each is."""
+    variable_count: int = 0
+    """How many there are altogether."""
+
+    @staticmethod
+    def from_json(text: str) -> KernelContents | None:
+        """Read what a kernel says of itself; None when it makes no sense, as code can forge it."""
+        try:
+            said = json.loads(text)
+            return KernelContents(
+                python=str(said["python"]),
+                system=str(said["system"]),
+                packages=tuple(map(str, said["packages"])),
+                variables=tuple((str(name), str(kind)) for name, kind in said["variables"]),
+                variable_count=int(said["variable_count"]),
+            )
+        except (KeyError, TypeError, ValueError, RecursionError):
+            return None
 
 
 @dataclass(slots=True, kw_only=True)

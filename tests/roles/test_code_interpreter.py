@@ -356,8 +356,8 @@ def test_what_a_model_has_read_already_stays_the_same(tmp_path: Path) -> None:
     first, second, third = model.requests
     assert second[: len(first) - 1] == first[:-1]
     assert third[: len(second) - 1] == second[:-1]
-    assert first[-1].content.endswith("(Files in the working directory: (none).)")
-    assert second[-1].content.endswith("(Files in the working directory: made.txt.)")
+    assert first[-1].content.endswith(" Files in the working directory: (none).)")
+    assert second[-1].content.endswith(" Files in the working directory: made.txt.)")
 
 
 def test_cells_share_variables_and_the_models_context(tmp_path: Path) -> None:
@@ -374,3 +374,19 @@ def test_cells_share_variables_and_the_models_context(tmp_path: Path) -> None:
     assert listener.output() == "42\n"
     assert "x = 41" in told(model, 4)
     assert "first" in told(model, 3)
+
+
+def test_the_model_is_told_what_its_code_will_find(tmp_path: Path) -> None:
+    model = ScriptedModel([code("3"), code("import os; os._exit(3)"), code("4")])
+    with TaskWeaverApp(tmp_path, {"session.roles": ["code_interpreter"]}, model=model) as app:
+        session = app.get_session()
+        session.run_code("python", "sales = {'may': 1, 'june': 2}\ndef mean(values): ...")
+        session.send_message("one")
+        session.send_message("two")
+
+    first, second, third = model.requests
+    assert "Python 3." in first[0].content
+    assert "(Python variables: sales: dict of 2, mean: function(values)." in first[-1].content
+    assert "(Python variables: sales: dict of 2, " in second[-1].content
+    assert "(Python variables: (none)." in third[-1].content
+    assert "variables of earlier code are lost" in third[-1].content

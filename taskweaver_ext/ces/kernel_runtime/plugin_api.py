@@ -191,6 +191,11 @@ class LoadedPlugins:
         self._namespace = namespace
         self._tests: dict[str, list[tuple[str, str, Callable[..., Any]]]] = {}
 
+    @property
+    def names(self) -> list[str]:
+        """What the plugins are called."""
+        return list(self._tests)
+
     def load(self, name: str, source: str, config: dict[str, Any]) -> None:
         """Run a plugin's source and put what it registers into the user's namespace."""
         registrations = _Registrations()

@@ -22,7 +22,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from . import attribution, plugin_api
+from . import attribution, contents, plugin_api
 from .child_pipes import ChildPipes
 from .interrupt_watch import InterruptWatch
 from .output_queue import OutputQueue
@@ -97,6 +97,7 @@ class Runtime:
 
         self.context = plugin_api.PluginContext(publish, env_id=env_id, session_id=session_id)
         self.plugins = plugin_api.LoadedPlugins(self.context, shell.user_ns)
+        self._shell = shell
 
     def say_hello(self, key: str, **more: str) -> None:
         """Tell the client that this kernel is ready."""
@@ -175,12 +176,18 @@ class Runtime:
             "unload_plugin": self.plugins.unload,
             "test_plugin": self.plugins.test,
             "run_script": self.plugins.run_script,
+            "describe_contents": self._describe_contents,
         }
         if not self.enter_code():
             raise KeyboardInterrupt
         commands[command](**arguments)
         self.is_in_code = False
         return {"status": "ok"}
+
+    def _describe_contents(self) -> None:
+        """Write what code would find here, as JSON."""
+        known = {*self._shell.user_ns_hidden, *self.plugins.names}
+        self.stdout.write(json.dumps(contents.describe(self._shell.user_ns, known)))
 
     def _take_exception(self) -> BaseException | None:
         exception, self.ended_with = self.ended_with, None

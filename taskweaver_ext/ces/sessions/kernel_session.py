@@ -21,7 +21,13 @@ from taskweaver_ext.ces.late_output import LateOutputs, OnLateOutput
 from taskweaver_ext.ces.output_sink import OutputSink
 from taskweaver_ext.ces.programs.site import ProgramSite
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
-from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus, Notice
+from taskweaver_ext.ces.results import (
+    ExecutionId,
+    ExecutionResult,
+    ExecutionStatus,
+    KernelContents,
+    Notice,
+)
 from taskweaver_ext.ces.sessions.current_kernel import CurrentKernel
 from taskweaver_ext.ces.sessions.equipment import Equipment
 from taskweaver_ext.ces.sessions.kernel_keeper import KernelKeeper
@@ -37,6 +43,9 @@ INTERRUPTED_EARLY = "The code was interrupted before it began."
 
 TURN_SECONDS = 15.0
 """How long stopping a session waits for the thread whose execution it has just ended."""
+
+CONTENTS_SECONDS = 30.0
+"""How long a kernel may take to say what is in it; one that is silent for longer is stuck."""
 
 
 class KernelSession:
@@ -310,6 +319,14 @@ class KernelSession:
         with self._using("plugins") as place:
             self._ensure_kernel(place)
             yield
+
+    def contents(self) -> KernelContents | None:
+        """What code would find in the kernel; None when there is none, or it does not say."""
+        with self._using("upkeep"):
+            if not self._kernel.is_there or self._kernel.is_dead:
+                return None
+            result = self._ask_runtime("describe_contents", {}, CONTENTS_SECONDS)
+        return KernelContents.from_json("".join(result.stdout))
 
     def update_variables(self, variables: Mapping[str, str]) -> None:
         """Set session variables; they travel with the next request."""

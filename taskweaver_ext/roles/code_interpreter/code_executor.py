@@ -14,7 +14,12 @@ from taskweaver_ext.ces.kernels.execution import OnInput
 from taskweaver_ext.ces.programs.languages import Language, canonical_name
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.registry import ExecutorRegistry
-from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.results import (
+    ExecutionId,
+    ExecutionResult,
+    ExecutionStatus,
+    KernelContents,
+)
 from taskweaver_ext.errors import PluginError, SessionError, TaskWeaverError
 from taskweaver_ext.event_emitter import PostEventProxy
 from taskweaver_ext.plugins.registry import PluginEntry
@@ -217,6 +222,17 @@ class CodeExecutor:
         return executor.execute(
             code, on_output=on_output, on_event=on_event, execution_id=execution_id
         )
+
+    def kernel_contents(self) -> KernelContents | None:
+        """Return what generated code would find in the kernel, if it runs and says so.
+
+        Raises:
+            RoundCancelledError: The round was stopped.
+        """
+        if not self._is_started:
+            return None
+        with self._cancellation.stopping(self.interrupt):
+            return self._environment.kernel_contents(self._session_id)
 
     def interrupt(self, kill: bool = False) -> None:
         """Stop what runs; with `kill` at any price, which costs the variables."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from taskweaver_ext.ces.files_beneath import list_files
+from taskweaver_ext.ces.results import KernelContents
 from taskweaver_ext.config import ReplyForm
 from taskweaver_ext.conversation import Attachment, AttachmentType, Post, Round
 from taskweaver_ext.event_emitter import PostEventProxy
@@ -17,6 +18,7 @@ from taskweaver_ext.roles.code_interpreter.channel_form import TOOL_PREFIX, Chan
 from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
 from taskweaver_ext.roles.code_interpreter.generated import GeneratedCode, GeneratedText
 from taskweaver_ext.roles.code_interpreter.json_form import JsonForm
+from taskweaver_ext.roles.code_interpreter.surroundings import describe_place, list_variables
 from taskweaver_ext.roles.correction import UnusableReplyError, rejected_messages
 from taskweaver_ext.roles.history import History
 from taskweaver_ext.roles.prompts import fill, load_examples, load_prompts, with_places
@@ -109,10 +111,12 @@ class CodeGenerator:
     def _ask(self, memory: Memory, post: PostEventProxy) -> tuple[ModelReply, ReplyReading]:
         reading = self._form.reading(post)
         rounds = memory.rounds_of(self._alias)
-        messages = self._history.messages(self._head(), rounds, self._render, post)
+        contents = self._executor.kernel_contents()
+        messages = self._history.messages(self._head(contents), rounds, self._render, post)
         # At the end, since it changes: models remember a prompt only as far as it stays the same.
         last = messages.pop()
-        messages.append(Message(last.role, f"{last.content}\n\n({self._list_files()})"))
+        present = f"{list_variables(contents)} {self._list_files()}"
+        messages.append(Message(last.role, f"{last.content}\n\n({present})"))
         try:
             reply = self._caller.ask(
                 messages, post, schema=self._form.schema(), on_text=reading.feed
@@ -122,7 +126,7 @@ class CodeGenerator:
             raise
         return reply, reading
 
-    def _head(self) -> list[Message]:
+    def _head(self, contents: KernelContents | None) -> list[Message]:
         form, schema = self._prompt[self._form.prompt_name], self._form.schema()
         template = with_places(
             self._prompt["content"],
@@ -133,7 +137,9 @@ class CodeGenerator:
             "RESPONSE_FORM": form,
             "RESPONSE_JSON_SCHEMA": form if schema is None else json.dumps(schema),
             "TOOLS": ", ".join(TOOL_PREFIX + name for name in self._executor.languages),
-            "ENVIRONMENT_CONTEXT": f"- Languages: {', '.join(self._executor.languages)}.",
+            "ENVIRONMENT_CONTEXT": describe_place(
+                self._executor.languages, contents, is_contained=self._executor.is_contained
+            ),
             "CODE_GENERATION_REQUIREMENTS": self._requirements(),
             "PLUGINS": "\n".join(plugin.describe() for plugin in self._executor.plugins)
             or "(none)",
