@@ -141,7 +141,8 @@ class Environment(ClosedByWith):
 
         Args:
             session_dir: Its folder; by default one in the environment's folder.
-            cwd: Where its code runs, which must exist; by default a new folder in its own.
+            cwd: Where its code runs, which must exist; by default a new folder in its own. A
+                container's may not hold the session's folder.
             on_late_output: Told what executions write after their end, on a thread of ours.
             wait: Until the kernel is ready. Otherwise it starts while the caller does something
                 else, the first execution waits for it, and a failure to start is that one's.
@@ -154,6 +155,8 @@ class Environment(ClosedByWith):
         if self._is_closed:
             raise SessionError("The environment has been closed. Open another to start sessions.")
         folder = SessionFolder.prepare(self.env_dir, session_id, session_dir, cwd)
+        if self.env_mode is EnvMode.Container:
+            folder.refuse_to_share()
         source = self._source
         session = KernelSession(
             session_id,

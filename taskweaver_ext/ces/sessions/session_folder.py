@@ -50,6 +50,19 @@ class SessionFolder:
         _check_working_directory(session_id, working_directory)
         return cls(path, working_directory)
 
+    def refuse_to_share(self) -> None:
+        """Raise SessionError if code that sees only `cwd` could exchange what we keep.
+
+        Whatever it put in the place of a folder of ours, such as a link to another one, would
+        be written to by us.
+        """
+        if self.path.resolve().is_relative_to(self.cwd.resolve()):
+            raise SessionError(
+                f"The working directory {self.cwd} cannot be given to a container: it holds"
+                f" {self.path}, where the session's records are kept, out of reach of its code."
+                " Choose a session_dir or env_dir outside of the working directory."
+            )
+
     @property
     def outputs(self) -> Path:
         """Where the whole output of executions is kept."""
