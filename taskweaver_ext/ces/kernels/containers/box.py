@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from taskweaver_ext import config
+from taskweaver_ext.ces.kernels.containers.closed_network import (
+    ClosedNetwork,
+    ensure_closed_network,
+)
 from taskweaver_ext.ces.kernels.containers.description import (
-    CLOSED_NETWORK,
-    CLOSED_NETWORK_OPTIONS,
     PROGRAMS_PORT,
     ContainerSettings,
     Placement,
@@ -117,6 +119,7 @@ class ContainerBox:
         self._interrupt = interrupt
         self._engine: Engine | None = None
         self._owner: int | None = None
+        self._network: ClosedNetwork | None = None
         self._folder_watch: FolderWatch | None = None
         self._cleaning: threading.Thread | None = None
         self._stopped_for_folder_at = -_FORGIVEN_SECONDS
@@ -143,7 +146,8 @@ class ContainerBox:
             line = SharedFolderSpawnerLine(self.folder, self.give_away)
         else:
             line = PublishedPortSpawnerLine(self.key)
-            engine.ensure_network(CLOSED_NETWORK, CLOSED_NETWORK_OPTIONS)
+            if not settings.has_network:
+                self._network = ensure_closed_network(engine)
         self._programs = ContainerPrograms(
             line=line,
             folder=self.folder,
@@ -235,6 +239,7 @@ class ContainerBox:
             cwd=settings.cwd,
             transport=self._transport,
             user=self._user,
+            network="" if self._network is None else self._network.id,
             userns_mode="host" if engine.traits.remaps_users else "",
             processors=engine.traits.processors,
             labels={
@@ -323,12 +328,15 @@ class ContainerBox:
             missing = [n for n in engine.traits.unsupported_limits if wanted[n] is not None]
         if missing:
             yield f"The engine does not enforce these limits on this machine: {', '.join(missing)}."
-        if self._transport == "tcp" and not settings.has_network:
+        if self._network is not None:
+            others = "containers" if self._network.leads_out else "machines and containers"
             yield (
-                "The container is reached by published ports, so it has a network: other machines"
-                " and containers are blocked, but services of the host that listen on all"
-                " addresses can be reached from it."
+                f"The container is reached by published ports, so it has a network: other {others}"
+                " are blocked, but services of the host that listen on all addresses can be"
+                " reached from it."
             )
+        if self._network is not None and self._network.leads_out:
+            yield "The engine cannot close the container's way to other machines."
 
     def _has_ended(self) -> None:
         """Called on the thread of the engine's events."""

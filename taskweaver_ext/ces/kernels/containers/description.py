@@ -26,13 +26,6 @@ WIRE_PORT = 5000
 PROGRAMS_PORT = WIRE_PORT + 9
 CHANNEL_PORTS = {port: WIRE_PORT + port for port in (SHELL_PORT, STDIN_PORT, CONTROL_PORT)}
 
-CLOSED_NETWORK = "taskweaver-closed"
-CLOSED_NETWORK_OPTIONS = {
-    "com.docker.network.bridge.enable_ip_masquerade": "false",
-    "com.docker.network.bridge.enable_icc": "false",
-}
-"""A bridge without a way out to other machines or containers; the host itself stays reachable."""
-
 _FALLBACK_CWD = PurePosixPath("/work")
 _HOST_NAMES = ("host.docker.internal", "gateway.docker.internal", "host.containers.internal")
 _NOWHERE = "127.0.0.1"
@@ -87,6 +80,8 @@ class Placement:
     cwd: Path
     transport: Transport
     user: str
+    network: str = ""
+    """The one that its ports are published from, where nothing else is to be reached."""
     userns_mode: str = ""
     processors: int
     """How many the engine has; asking for more is an error to it."""
@@ -142,7 +137,7 @@ def describe(settings: ContainerSettings, placement: Placement) -> dict[str, Any
     }
     if not settings.sees_host_names:
         description["HostConfig"]["ExtraHosts"] = [f"{name}:{_NOWHERE}" for name in _HOST_NAMES]
-    _add_network(description, settings, placement.transport)
+    _add_network(description, settings, placement)
     return description
 
 
@@ -178,18 +173,18 @@ def _limits(limits: ContainerLimits, processors: int) -> dict[str, Any]:
 
 
 def _add_network(
-    description: dict[str, Any], settings: ContainerSettings, transport: Transport
+    description: dict[str, Any], settings: ContainerSettings, placement: Placement
 ) -> None:
     host = description["HostConfig"]
     if settings.has_network:
         host["NetworkMode"] = "bridge"
-    elif transport == "ipc":
+    elif placement.transport == "ipc":
         host["NetworkMode"] = "none"
     else:
-        host["NetworkMode"] = CLOSED_NETWORK
+        host["NetworkMode"] = placement.network
         host["Dns"] = [_NOWHERE]
         host["DnsOptions"] = ["timeout:1", "attempts:1"]
-    if transport == "tcp":
+    if placement.transport == "tcp":
         ports = [f"{port}/tcp" for port in (WIRE_PORT, PROGRAMS_PORT, *CHANNEL_PORTS.values())]
         description["ExposedPorts"] = {port: {} for port in ports}
         host["PortBindings"] = {port: [{"HostIp": "127.0.0.1", "HostPort": ""}] for port in ports}

@@ -20,6 +20,7 @@ import docker.errors
 import requests.exceptions
 import urllib3.exceptions
 from docker import APIClient
+from docker.types import IPAMConfig, IPAMPool
 from docker.types.daemon import CancellableStream
 
 from taskweaver_ext.ces.kernels.containers.engine_events import EngineEvents, OnChange
@@ -182,13 +183,41 @@ class Engine:
             )
         return found
 
-    def ensure_network(self, name: str, options: Mapping[str, str]) -> None:
-        """Make a bridge network of ours unless it exists."""
+    def networks(self, name: str) -> list[dict[str, Any]]:
+        """The networks of exactly this name."""
         with _translated(self.url):
-            if not self._client.networks(names=[name]):
-                self._client.create_network(
-                    name, "bridge", options=dict(options), labels={LABEL: ""}, check_duplicate=True
-                )
+            found: list[dict[str, Any]] = self._client.networks(names=[name])
+        return [network for network in found if network["Name"] == name]
+
+    def create_network(
+        self,
+        name: str,
+        options: Mapping[str, str],
+        *,
+        subnet: str | None = None,
+        addresses: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make a bridge network of ours.
+
+        Args:
+            subnet: Its addresses; by default such as are free.
+            addresses: What some of them are for.
+        """
+        pool = IPAMPool(subnet=subnet, aux_addresses=dict(addresses or {}))
+        with _translated(self.url):
+            self._client.create_network(
+                name,
+                "bridge",
+                options=dict(options),
+                ipam=IPAMConfig(pool_configs=[pool]) if subnet else None,
+                labels={LABEL: ""},
+                check_duplicate=True,
+            )
+
+    def remove_network(self, name: str) -> None:
+        """Remove a network that nothing uses."""
+        with contextlib.suppress(NotInEngineError), _translated(self.url):
+            self._client.remove_network(name)
 
     def image_labels(self, image: str) -> dict[str, str] | None:
         """The labels of an image; None when the engine does not have it."""

@@ -106,9 +106,9 @@ def test_no_more_processors_are_asked_for_than_there_are() -> None:
 
 
 def test_ports_are_published_on_loopback_only_and_lead_to_a_closed_network() -> None:
-    host = described(transport="tcp")["HostConfig"]
+    host = described(transport="tcp", network="closed")["HostConfig"]
 
-    assert host["NetworkMode"] == "taskweaver-closed"
+    assert host["NetworkMode"] == "closed"
     assert {binding["HostIp"] for [binding] in host["PortBindings"].values()} == {"127.0.0.1"}
     assert host["Dns"] == ["127.0.0.1"]
 
