@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,16 +17,24 @@ _BIN, _PYTHON = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "pytho
 _MANAGED = Path(".taskweaver") / "python-env"
 """Beneath the user's home: an environment kept for kernels, used if somebody made it."""
 
+_CHECK = """
+import importlib.util
+if importlib.util.find_spec("pip"):
+    print("pip")
+import ipykernel
+"""
+
 
 def find_python(configured: str | None, cwd: Path, environment: dict[str, str]) -> str:
     """The interpreter that is configured, else the nearest one.
 
-    The active virtual environment comes first, then one in the working directory, then
-    `~/.taskweaver/python-env`, then the interpreter we run on if it can run kernels, and
+    One that is configured may be a name on the path, or the folder of a virtual environment.
+    Otherwise the active virtual environment comes first, then one in the working directory,
+    then `~/.taskweaver/python-env`, then the interpreter we run on if it can run kernels, and
     last the `python3` of the path.
     """
-    if configured is not None:
-        return configured
+    if configured:
+        return _read_configured(configured, environment)
     homes = [environment.get("VIRTUAL_ENV"), cwd / ".venv", cwd / "venv"]
     if user_home := environment.get("HOME") or environment.get("USERPROFILE"):
         homes.append(Path(user_home) / _MANAGED)
@@ -38,8 +47,17 @@ def find_python(configured: str | None, cwd: Path, environment: dict[str, str]) 
     return shutil.which("python3", path=path) or shutil.which("python", path=path) or sys.executable
 
 
+def _read_configured(configured: str, environment: dict[str, str]) -> str:
+    if os.path.basename(configured) == configured:
+        return shutil.which(configured, path=environment.get("PATH", os.defpath)) or configured
+    path = Path(configured).expanduser().absolute()  # kernels start in another folder
+    return str(path / _BIN / _PYTHON if path.is_dir() else path)
+
+
 def environment_of(python: str, environment: dict[str, str]) -> dict[str, str]:
     """The environment with the interpreter's own folder first on the path."""
+    if not os.path.isabs(python):
+        return environment  # there is none of this name
     folder = str(Path(python).parent)
     path = environment.get("PATH", os.defpath)
     if path.split(os.pathsep)[0] == folder:
@@ -51,7 +69,7 @@ def explain_why_unusable(python: str, environment: Mapping[str, str]) -> KernelS
     """The error for an interpreter that cannot run a kernel; None for one that can."""
     try:
         check = subprocess.run(
-            [python, "-c", "import ipykernel"],
+            [python, "-c", _CHECK],
             env=dict(environment),
             cwd="/",
             capture_output=True,
@@ -69,6 +87,15 @@ def explain_why_unusable(python: str, environment: Mapping[str, str]) -> KernelS
     if "ModuleNotFoundError" in check.stderr and "ipykernel" in check.stderr:
         return KernelStartError(
             f"The Python at {python} has no ipykernel, so it cannot run a kernel."
-            f" Install it with: {python} -m pip install ipykernel"
+            f" Install it with: {_install_command(python, has_pip='pip' in check.stdout)}"
         )
     return KernelStartError(f"The Python at {python} fails to start: {check.stderr.strip()}")
+
+
+def _install_command(python: str, *, has_pip: bool) -> str:
+    """What brings ipykernel into an environment, which may have been made without pip."""
+    python = shlex.quote(python)
+    if not has_pip and shutil.which("uv"):
+        return f"uv pip install --python {python} ipykernel"
+    install = f"{python} -m pip install ipykernel"
+    return install if has_pip else f"{python} -m ensurepip && {install}"

@@ -57,6 +57,28 @@ def test_the_configured_interpreter_beats_every_other(
     assert find_python("/some/python", tmp_path / "cwd", variables) == "/some/python"
 
 
+def test_the_configured_interpreter_may_be_a_name_a_path_or_an_environment(
+    variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    python = str(tmp_path / "active" / "bin" / "python")
+
+    found = {
+        written: find_python(written, tmp_path / "cwd", variables)
+        for written in ("python3", "nonsuch", "active", "./active", "~/active/bin/python", "")
+    }
+
+    assert found == {
+        "python3": str(tmp_path / "path" / "python3"),
+        "nonsuch": "nonsuch",
+        "active": "active",  # a name, which no folder of this name answers to
+        "./active": python,
+        "~/active/bin/python": python,
+        "": python,
+    }
+
+
 def test_without_any_environment_ours_is_taken_and_then_the_one_on_the_path(
     variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,6 +97,31 @@ def test_the_interpreters_folder_comes_first_on_the_path() -> None:
 
     assert environment == {"PATH": "/opt/env/bin:/usr/bin", "LANG": "C"}
     assert environment_of("/opt/env/bin/python", environment) == environment
+
+
+def test_a_name_that_is_not_on_the_path_does_not_put_the_current_folder_there() -> None:
+    assert environment_of("nonsuch", {"PATH": "/usr/bin"}) == {"PATH": "/usr/bin"}
+
+
+@pytest.mark.parametrize(
+    ("tools", "command"),
+    [
+        ((), "{} -m ensurepip && {} -m pip install ipykernel"),
+        (("uv",), "uv pip install --python {} ipykernel"),
+    ],
+)
+def test_an_environment_without_pip_is_told_how_to_do_without(
+    tools: tuple[str, ...], command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    venv.create(tmp_path / "with space", with_pip=False)
+    python = str(tmp_path / "with space" / "bin" / "python")
+    for tool in tools:
+        _make_python(tmp_path / "tools" / tool)
+    monkeypatch.setenv("PATH", str(tmp_path / "tools"))
+
+    error = explain_why_unusable(python, {})
+
+    assert str(error).endswith(command.format(*[shlex.quote(python)] * 2))
 
 
 def test_one_without_ipykernel_gives_the_command_that_installs_it(tmp_path: Path) -> None:
