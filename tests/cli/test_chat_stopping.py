@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import shlex
 import signal
+import sys
 from pathlib import Path
 
 import psutil
@@ -50,10 +51,48 @@ def test_a_second_ctrl_c_kills_the_kernel_and_names_the_loss(chat: ChatTerminal)
     chat.wait_for("stopping")
     chat.press("\x03")
 
-    chat.wait_for("its variables are lost")
+    chat.wait_for("Its variables are lost")
     chat.wait_for("[Cancelled]")
     chat.press("> print('alive', 'again')\r")
     chat.wait_for("alive again")
+
+
+def test_a_ctrl_c_too_many_does_not_leave_the_chat_with_all_its_variables(
+    chat: ChatTerminal,
+) -> None:
+    chat.press("> print('running'); import time; time.sleep(600)\r")
+    chat.wait_for(" │   running")
+    chat.press("\x03")
+    chat.wait_for("[Cancelled]")
+    chat.wait_for_last_line(PROMPT)
+
+    chat.press("\x03")
+    chat.wait_for("Ctrl-C again leaves")
+    chat.wait_for_last_line(PROMPT)
+    assert chat.process.poll() is None
+    chat.press("\x03")
+
+    assert chat.wait() == 0
+
+
+def test_killing_a_shell_says_nothing_of_the_kernel_which_lives_on(chat: ChatTerminal) -> None:
+    chat.press("> x = 42\r")
+    chat.wait_for("SUCCESS")
+    deaf = (
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+        "print('deaf', flush=True); signal.pause()"
+    )
+    chat.press(f"! {shlex.join([sys.executable, '-c', deaf])}\r")
+    chat.wait_for(" │   deaf")
+
+    chat.press("\x03")
+    chat.wait_for("stopping")
+    chat.press("\x03")
+
+    chat.wait_for("[Cancelled]")
+    chat.press("> print('x is', x)\r")
+    chat.wait_for(" │   x is 42")
+    assert chat.count("ariables are lost") == 0
 
 
 def test_ctrl_c_leaves_only_at_an_empty_prompt(chat: ChatTerminal) -> None:

@@ -10,7 +10,7 @@ from taskweaver_ext.chat.console.chat_session import SessionSource
 from taskweaver_ext.chat.console.commands import Commands
 from taskweaver_ext.chat.console.completion import ChatCompleter, KernelName
 from taskweaver_ext.chat.console.display import Display
-from taskweaver_ext.chat.console.guidance import WELCOME
+from taskweaver_ext.chat.console.guidance import LEAVE_TWICE, WELCOME
 from taskweaver_ext.chat.console.prompt import Prompt, QuestionRefusedError
 from taskweaver_ext.chat.console.request_runner import PassSignals, RequestRunner
 from taskweaver_ext.chat.console.requests import Request, parse_request
@@ -54,6 +54,8 @@ class ConsoleChat:
         self._display = Display(screen, Transcript(*screen.size(), painter), self._prompt)
         self._source = source
         self._first_words = first_words
+        self._was_stopped = False
+        """Whether Ctrl-C was pressed while the last request was done."""
         self._runner = RequestRunner(source, self._display, on_idle_signal=self._take_idle_signal)
         self._commands = Commands(self._runner, self._prompt)
 
@@ -74,6 +76,7 @@ class ConsoleChat:
     def _take_idle_signal(self, number: int) -> None:
         """Hear a signal while nothing runs; at the prompt Ctrl-C is a key like others."""
         if number == signal.SIGINT:
+            self._was_stopped = True
             self._display.stop_expanding()
         else:
             self._prompt.leave()
@@ -81,17 +84,26 @@ class ConsoleChat:
     def _listen(self) -> None:
         while not self._runner.is_asked_to_end:
             try:
-                with (
-                    self._runner.hearing.open(),
-                    self._display.showing_above(self._prompt),
-                ):
-                    line = self._prompt.read()
-            except (EOFError, QuestionRefusedError):
+                line = self._read()
+            except EOFError:
                 return
+            except QuestionRefusedError:
+                if not self._was_stopped:
+                    return
+                # It may have been meant for what had just been stopped, and came too late.
+                self._was_stopped = False
+                self._display.say(LEAVE_TWICE, color=DIM)
+                continue
             request = parse_request(line, self._prompt.mode)
             if request.command == "exit":
                 return
+            self._was_stopped = False
             self._do(request)
+            self._was_stopped = self._was_stopped or self._runner.was_stopped
+
+    def _read(self) -> str:
+        with self._runner.hearing.open(), self._display.showing_above(self._prompt):
+            return self._prompt.read()
 
     def _do(self, request: Request) -> None:
         try:

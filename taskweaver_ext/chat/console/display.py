@@ -21,6 +21,7 @@ from taskweaver_ext.chat.console.inbox import (
     Question,
     Remark,
     StopBegan,
+    StopWord,
     Suspension,
     WorkEnded,
 )
@@ -178,9 +179,9 @@ class Display:
         self._screen.update(rows, [])
         return True
 
-    def note_stop(self) -> None:
+    def note_stop(self, how: StopWord) -> None:
         """Show soon that what runs is being stopped; for any thread."""
-        self.inbox.put(StopBegan())
+        self.inbox.put(StopBegan(how))
 
     def suspend_with(self, suspend: Callable[[], None]) -> None:
         """Call `suspend` soon, with nothing of ours on its way to the screen; for any thread."""
@@ -223,7 +224,7 @@ class Display:
             case Remark():
                 self.transcript.say(item.text, color=item.color)
             case StopBegan():
-                self.transcript.note_stop()
+                self.transcript.stop_word = item.how
             case Suspension():
                 self._screen.update(self.transcript.take_rows(), [])
                 item.suspend()

@@ -6,6 +6,8 @@ from taskweaver_ext.chat.console.requests import COMMANDS, MODES
 
 WELCOME = "Type a request, > for Python, ! for shell, /help for more; Ctrl-D leaves."
 
+LEAVE_TWICE = "Ctrl-C again leaves, as Ctrl-D does."
+
 LOCAL_KERNEL = (
     "Code runs on this machine, with your rights; taskweaver-ext chat --kernel container keeps it"
     " in a container."
@@ -13,7 +15,7 @@ LOCAL_KERNEL = (
 
 _KEYS = """\
 Enter sends; Alt-Enter begins another line; Tab completes; Up and Down, Ctrl-R find earlier lines.
-Ctrl-C stops what runs, twice kills the kernel; at an empty prompt it leaves, as Ctrl-D does."""
+Ctrl-C stops what runs, twice kills it; at an empty prompt it leaves, as Ctrl-D does."""
 
 
 def help_text() -> str:

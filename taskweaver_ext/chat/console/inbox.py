@@ -7,10 +7,12 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from taskweaver_ext.event_emitter import SessionEventEmitter
 from taskweaver_ext.session_events import SessionEventHandler, TaskWeaverEvent
+
+StopWord: TypeAlias = Literal["stopping", "killing"]
 
 MAX_WAITING_CHARS = 4 << 20
 """Whoever has more to tell waits until a slow terminal has caught up."""
@@ -45,6 +47,8 @@ class Remark:
 @dataclass(frozen=True, slots=True)
 class StopBegan:
     """What runs has been asked to stop."""
+
+    how: StopWord
 
 
 @dataclass(frozen=True, slots=True)

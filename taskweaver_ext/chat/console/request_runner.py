@@ -22,9 +22,10 @@ PassSignals: TypeAlias = Callable[[Callable[[int], None], Callable[[], None], fl
 """Lets a function hear signals, on a thread of its own, and another one hear when nothing came of
 a signal for so many seconds."""
 
-_PATIENCE_SECONDS = 2.0
-"""How long what was interrupted may take before we speak of killing it."""
+_PATIENCE_SECONDS = 3.0
+"""How long what was interrupted may take before we speak of killing it; a shell does so itself."""
 
+_CANCELLED = "[Cancelled]"
 _NOT_FOR_SCREENS = ("truncated", "display_skipped")
 """What these notices miss is collapsed or in the file that is named anyway."""
 
@@ -107,14 +108,17 @@ class RequestRunner:
     def _on_input(self) -> OnInput | None:
         return self.display.input_for if self._can_ask else None
 
-    def play_demo(self) -> Round:
+    def play_demo(self) -> None:
         """Let a scripted model answer its request in a session of its own."""
         demo, end_demo = self._work(self.source.create_demo)
         try:
+            if self.was_stopped:
+                self.display.say(_CANCELLED, color=YELLOW)
+                return
             self.display.say("[Demo] The model is a script; roles, kernel and output are real.")
             self.display.say(f"You ▸ {self.source.demo_request}")
             hearing = Hearing(demo.emitter, self.display.inbox)
-            return self._send(demo, hearing, self.source.demo_request, [])
+            self._send(demo, hearing, self.source.demo_request, [])
         finally:
             for one in demo.rounds:  # it has been seen, and is not to pass for a model's work
                 one.user_query = f"[Demo] {one.user_query}"
@@ -169,9 +173,10 @@ class RequestRunner:
             result = self.display.run(do, lambda: self.take_signal(signal.SIGINT))
         finally:
             self._is_working = False
+            self._current = None
             failure = self.display.transcript.take_failure()
-            if self._stop_count:
-                self.display.say("[Cancelled]", color=YELLOW)
+            if self._stop_count and session is not None:
+                self.display.say(_CANCELLED, color=YELLOW)
         if failure and not self._stop_count:
             self.display.say(f"error: {failure}", color=RED)
         return result
@@ -185,20 +190,18 @@ class RequestRunner:
             return
         session = self._current
         self._stop_count += 1
-        self.display.note_stop()
         if session is None:
             return
         is_last_resort = self._stop_count > 1 or not is_ctrl_c
-        if is_last_resort:
-            self.display.remark("[Killed] The kernel is killed: its variables are lost.", color=RED)
+        self.display.note_stop("killing" if is_last_resort else "stopping")
         with contextlib.suppress(SessionError):  # it is over already
             session.interrupt(kill=is_last_resort)
 
     def suggest_killing(self) -> None:
         """Say what can be done about something that does not stop."""
-        if self._is_working and self._stop_count == 1:
+        if self._current is not None and self._stop_count == 1:
             self.display.remark(
-                "It has not ended yet. Ctrl-C again kills the kernel, and its variables are lost.",
+                "It has not ended yet. Ctrl-C again kills it, and variables are lost.",
                 color=YELLOW,
             )
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import Literal, cast
 
 from taskweaver_ext.ces.results import StreamName
+from taskweaver_ext.chat.console.inbox import StopWord
 from taskweaver_ext.chat.console.late_output import LateOutput
 from taskweaver_ext.chat.console.markdown import markdown_rows
 from taskweaver_ext.chat.console.output_block import (
@@ -38,6 +39,7 @@ MAX_EXPANDABLE = 5
 """How many collapsed outputs are kept."""
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_CTRL_C = {"": "Ctrl-C stops", "stopping": "Ctrl-C again kills", "killing": ""}
 _SPINNER_FRAMES_PER_SECOND = 8
 
 
@@ -65,6 +67,8 @@ class Transcript(SessionEventHandlerBase):
         """
         self.rows: list[str] = []
         """Finished rows, until somebody takes them."""
+        self.stop_word: StopWord | Literal[""] = ""
+        """How what runs is being ended, if it is."""
         self.expandable: deque[tuple[int, OutputBlock]] = deque()
         """Outputs that may have been collapsed, with their numbers, oldest first."""
         self._width = width
@@ -77,7 +81,6 @@ class Transcript(SessionEventHandlerBase):
         self._step = ""
         self._has_plan = False
         self._failure = ""
-        self._is_stopping = False
         self._output_count = 0
 
     @property
@@ -97,14 +100,10 @@ class Transcript(SessionEventHandlerBase):
         rows, self.rows = self.rows, []
         return rows
 
-    def note_stop(self) -> None:
-        """Say that what runs is being stopped, until something else begins."""
-        self._is_stopping = True
-
     def take_failure(self) -> str:
         """Return why a round has failed, once; empty when none has."""
         failure, self._failure = self._failure, ""
-        self._is_stopping = False
+        self.stop_word = ""
         return failure
 
     def handle_post(
@@ -240,9 +239,9 @@ class Transcript(SessionEventHandlerBase):
         status = post.status if post else ""
         parts = [
             post.role if post else "",
-            "stopping" if self._is_stopping else status,
+            self.stop_word or status,
             f"{int(seconds)} s",
-            "Ctrl-C again kills" if self._is_stopping else "Ctrl-C stops",
+            _CTRL_C[self.stop_word],
             self._step,
         ]
         text = " · ".join(strip_terminal(part).replace("\n", " ") for part in parts if part)
