@@ -34,8 +34,11 @@ def test_shell_code_runs_only_when_approved(project: Path) -> None:
     with chatting(project, script) as (chat, _):
         chat.press("say hello\r")
         chat.wait_for("Run it? [y]es, [n]o, [e]dit:")
-        assert any("1  echo hello from shell" in line for line in chat.screen.all_lines)
-        assert not any("│   hello from shell" in line for line in chat.screen.all_lines)
+        assert chat.screen.lines[-4:-1] == [
+            " ├─► [thought] so be it",
+            " ├─► [code] echo hello from shell",
+            " ├─► [approval] The bash code needs your approval. It is bash code.",
+        ]
 
         chat.press("y\r")
 

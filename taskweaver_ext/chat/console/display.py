@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.ces.kernels.execution import END_OF_INPUT
 from taskweaver_ext.chat.console.inbox import (
     Inbox,
@@ -195,6 +196,10 @@ class Display:
         """Show something of our own soon; for any thread."""
         self.inbox.put(Remark(text, color))
 
+    def show_approval(self, request: ApprovalRequest) -> None:
+        """Show soon what somebody has to decide about; for any thread."""
+        self.inbox.put(request)
+
     def answer_for(self, question: Question) -> str | None:
         """Ask the person; for any thread but the one that owns the terminal."""
         if self._prompt is None:
@@ -219,6 +224,8 @@ class Display:
                 self.transcript.handle(item)
                 if _ends_execution(item):
                     self._withdraw_question()
+            case ApprovalRequest():
+                self.transcript.show_approval(item)
             case Question():
                 self._questions.append(item)
             case Remark():

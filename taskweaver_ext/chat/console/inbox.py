@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.event_emitter import SessionEventEmitter
 from taskweaver_ext.session_events import SessionEventHandler, TaskWeaverEvent
 
@@ -64,7 +65,9 @@ class WorkEnded:
     """The execution thread is done."""
 
 
-Item: TypeAlias = TaskWeaverEvent | Question | Remark | StopBegan | Suspension | WorkEnded
+Item: TypeAlias = (
+    TaskWeaverEvent | ApprovalRequest | Question | Remark | StopBegan | Suspension | WorkEnded
+)
 
 
 class Inbox(SessionEventHandler):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.ces.results import ExecutionId, StreamName
 from taskweaver_ext.chat.console.output_block import OutputBlock
 from taskweaver_ext.chat.console.rows import (
@@ -77,7 +78,7 @@ class PostView:
         self._reply_type = ""
         self._code_source = ""
         """Code comes twice, as an attachment and to the panel; what begins is what is shown."""
-        self._code_start = ""
+        self._code = ""
         self._step = ""
         self._stop_state = ""
         self._unwanted = _NOT_SHOWN if shows_draft else _NOT_SHOWN | {AttachmentType.init_plan}
@@ -96,7 +97,7 @@ class PostView:
     @property
     def title(self) -> str:
         """What the post is known by once it has ended: the first line of its code."""
-        return strip_terminal(self._code_start).strip().partition("\n")[0] or self.role
+        return strip_terminal(self._code[:_TITLE_CHARS]).strip().partition("\n")[0] or self.role
 
     def resize(self, width: int) -> None:
         """Take another width from now on."""
@@ -113,7 +114,7 @@ class PostView:
             self._step += text
         is_code = kind is AttachmentType.reply_content
         if is_code:
-            self._code_start = (self._code_start + text)[:_TITLE_CHARS]
+            self._code += text
         if kind in self._unwanted or (is_code and (self._is_of_user or self._repeats("reply"))):
             return
         if kind is AttachmentType.stop:
@@ -147,6 +148,13 @@ class PostView:
                 self._show_contract(extra.get("payload") or {})
             case "code_exec.status":
                 self._take_status(extra.get("payload") or {})
+
+    def show_approval(self, request: ApprovalRequest) -> None:
+        """Say why somebody has to decide about the code, which is to be seen in full above."""
+        self._finish_open()
+        is_seen = self._code.strip() == request.code.strip()
+        why = f"The {request.language} code needs your approval. {request.reason}"
+        self.item("approval", why if is_seen else f"{why}\n{request.code}", color=YELLOW)
 
     def say(self, text: str) -> None:
         """Take the next piece of the message."""

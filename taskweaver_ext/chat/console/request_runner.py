@@ -219,14 +219,7 @@ class RequestRunner:
 
     def _ask_approval(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Let the person decide about code; called on the execution thread."""
-        numbered = "\n".join(
-            f"{number:>4}  {line}" for number, line in enumerate(request.code.split("\n"), 1)
-        )
-        self.display.remark(
-            f"Code {request.number} ({request.language}) wants to run. {request.reason}\n"
-            f"{numbered}",
-            color=YELLOW,
-        )
+        self.display.show_approval(request)
         answer = self.display.answer_for(Question("Run it? [y]es, [n]o, [e]dit: "))
         match (answer or "n").strip().lower():
             case "y" | "yes":

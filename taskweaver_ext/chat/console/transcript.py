@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Literal, cast
 
+from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.ces.results import StreamName
 from taskweaver_ext.chat.console.inbox import StopWord
 from taskweaver_ext.chat.console.late_output import LateOutput
@@ -176,6 +177,12 @@ class Transcript(SessionEventHandlerBase):
             self.rows += framed(
                 line, self._width, self._painter, first="", rest="", color=color, is_prose=True
             )
+
+    def show_approval(self, request: ApprovalRequest) -> None:
+        """Say in the current post why somebody has to decide about its code."""
+        if post := self._current_post():
+            post.show_approval(request)
+            self._take_from(post)
 
     def live_rows(self, seconds: float) -> list[str]:
         """What is drawn below the finished rows while something has been running so long."""

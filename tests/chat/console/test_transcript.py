@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.ces.results import ExecutionId
 from taskweaver_ext.chat.console.late_output import MAX_REMEMBERED
 from taskweaver_ext.chat.console.rows import Painter
@@ -163,6 +164,34 @@ def test_an_answer_is_drawn_as_markdown(
         " • one",
         " • two link (http://x/)",
         "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shown"),
+    [
+        ("cd /\nls", []),
+        ("cd /\nrm x", [" │   cd /", " │   rm x"]),
+    ],
+    ids=["seen above", "not seen yet"],
+)
+def test_code_that_needs_approval_is_seen_in_full_and_once(
+    transcript: Transcript, emitter: SessionEventEmitter, wanted: str, shown: list[str]
+) -> None:
+    post = emitter.create_post_proxy("CodeInterpreter")
+    post.update_attachment("bash", AttachmentType.reply_type)
+    post.update_attachment("cd /\nls", AttachmentType.reply_content, is_end=False)
+
+    request = ApprovalRequest(number=1, language="bash", code=wanted, reason="It is bash code.")
+    transcript.show_approval(request)
+
+    assert transcript.take_rows() == [
+        " ╭───< CodeInterpreter >",
+        " ├─► [code]",
+        " │   cd /",
+        " │   ls",
+        " ├─► [approval] The bash code needs your approval. It is bash code.",
+        *shown,
     ]
 
 
