@@ -12,6 +12,7 @@ from typing import Any
 from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.ces.results import ExecutionId, StreamName
 from taskweaver_ext.chat.console.output_block import OutputBlock
+from taskweaver_ext.chat.console.plan_news import PlanNews
 from taskweaver_ext.chat.console.rows import (
     BOLD,
     CYAN,
@@ -34,6 +35,7 @@ from taskweaver_ext.text.terminal import strip_terminal
 USER: RoleName = "User"
 
 _NOT_SHOWN = {AttachmentType.reply_type, AttachmentType.shared_memory_entry}
+_PLANS = {AttachmentType.init_plan, AttachmentType.plan}
 _GOES_ON = "InProcess"
 """The stop state that goes without saying."""
 _DIMMED = {AttachmentType.thought, AttachmentType.plan_reasoning}
@@ -54,14 +56,13 @@ class PostView:
         width: int,
         painter: Painter,
         new_output: Callable[[int], OutputBlock],
-        *,
-        shows_draft: bool = True,
+        plans: PlanNews,
     ) -> None:
         """Begin a post of a role.
 
         Args:
             new_output: Makes a block for the output of an execution, for a width.
-            shows_draft: Whether the draft of the plan is news; planners repeat it.
+            plans: Knows the plans of the round so far.
         """
         self.role = role
         self.rows: list[str] = []
@@ -81,7 +82,7 @@ class PostView:
         self._code = ""
         self._step = ""
         self._stop_state = ""
-        self._unwanted = _NOT_SHOWN if shows_draft else _NOT_SHOWN | {AttachmentType.init_plan}
+        self._plans = plans
         self._has_output = False
         self._status_shown = False
         self._timings = ""
@@ -115,7 +116,9 @@ class PostView:
         is_code = kind is AttachmentType.reply_content
         if is_code:
             self._code += text
-        if kind in self._unwanted or (is_code and (self._is_of_user or self._repeats("reply"))):
+        if kind in _PLANS:
+            text = self._plans.take(extra["id"], text, is_end=extra["is_end"])
+        if kind in _NOT_SHOWN or (is_code and (self._is_of_user or self._repeats("reply"))):
             return
         if kind is AttachmentType.stop:
             self._take_stop_state(text, is_end=extra["is_end"])

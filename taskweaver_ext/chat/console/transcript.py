@@ -21,6 +21,7 @@ from taskweaver_ext.chat.console.output_block import (
     HiddenLines,
     OutputBlock,
 )
+from taskweaver_ext.chat.console.plan_news import PlanNews
 from taskweaver_ext.chat.console.post_view import PostView
 from taskweaver_ext.chat.console.rows import DIM, Painter, clip, framed
 from taskweaver_ext.conversation import PostId, RoundId
@@ -80,7 +81,7 @@ class Transcript(SessionEventHandlerBase):
         self._posts: dict[PostId, PostView] = {}
         self._late = LateOutput(painter, lambda frames: self._new_output(self._width, frames))
         self._step = ""
-        self._has_plan = False
+        self._plans = PlanNews()
         self._failure = ""
         self._output_count = 0
 
@@ -115,11 +116,7 @@ class Transcript(SessionEventHandlerBase):
             self._late.end_frame()
             role = cast(RoleExtra, extra)["role"]
             self._posts[post_id] = PostView(
-                role,
-                self._width,
-                self._painter,
-                self._new_output,
-                shows_draft=not self._has_plan,
+                role, self._width, self._painter, self._new_output, self._plans
             )
         post = self._posts.get(post_id)
         if post is None:
@@ -145,7 +142,6 @@ class Transcript(SessionEventHandlerBase):
             case PostEventType.post_start | PostEventType.post_end:
                 pass
         self._step = post.step or self._step
-        self._has_plan = self._has_plan or bool(self._step)
         self._take_from(post)
         if type is PostEventType.post_end:
             self._end_post(post_id, post)
@@ -160,7 +156,7 @@ class Transcript(SessionEventHandlerBase):
         elif type is RoundEventType.round_end:
             self.cut_off()
             self._step = ""
-            self._has_plan = False
+            self._plans = PlanNews()
 
     def cut_off(self) -> None:
         """Finish all that is open: nothing more will come."""

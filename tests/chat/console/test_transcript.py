@@ -147,6 +147,48 @@ def test_fields_that_stream_in_turn_are_each_shown_once(
     ]
 
 
+def test_a_plan_is_shown_again_only_when_it_has_changed(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    def plan(draft: str, final: str, step: str) -> list[str]:
+        post = emitter.create_post_proxy("Planner")
+        for kind, text in (
+            (AttachmentType.init_plan, draft),
+            (AttachmentType.plan, final),
+            (AttachmentType.current_plan_step, step),
+        ):
+            attachment = post.update_attachment("", kind, is_end=False)
+            for character in text:
+                post.update_attachment(character, id=attachment.id, is_end=False)
+            post.update_attachment("", id=attachment.id, is_end=True)
+        post.end()
+        return transcript.take_rows()[1:-1]
+
+    first = plan("1. look\n2. think", "1. look", "1. look")
+    same = plan("1. look\n2. think", "1. look\n", "1. look")
+    longer = plan("1. look\n2. think", "1. look\n2. leap", "2. leap")
+    emitter.end_round(RoundId("round-1"))
+    emitter.start_round(RoundId("round-2"))
+    next_round = plan("1. look", "1. look", "1. look")
+
+    assert first == [
+        " ├─► [init_plan] 1. look",
+        " │   2. think",
+        " ├─► [plan] 1. look",
+        " ├─► [current_plan_step] 1. look",
+    ]
+    assert same == [" ├─► [current_plan_step] 1. look"]
+    assert longer == [
+        " ├─► [plan] 1. look",
+        " │   2. leap",
+        " ├─► [current_plan_step] 2. leap",
+    ]
+    assert next_round == [
+        " ├─► [init_plan] 1. look",
+        " ├─► [current_plan_step] 1. look",
+    ]
+
+
 def test_an_answer_is_drawn_as_markdown(
     transcript: Transcript, emitter: SessionEventEmitter
 ) -> None:
