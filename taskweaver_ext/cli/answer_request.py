@@ -10,7 +10,6 @@ from pathlib import Path
 
 from taskweaver_ext import config
 from taskweaver_ext.app import TaskWeaverApp
-from taskweaver_ext.chat.console.chat_session import ChatSession
 from taskweaver_ext.chat.console.display import Display
 from taskweaver_ext.chat.console.markdown import markdown_rows
 from taskweaver_ext.chat.console.request_runner import RequestRunner
@@ -23,7 +22,6 @@ from taskweaver_ext.cli.project_log import logging_to_project
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.config import ApprovalMode
-from taskweaver_ext.session import Session
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -56,7 +54,7 @@ def answer_request(
         runner.files += [path.absolute() for path in files]
         runner.session.approval.mode = approve
         chat_round = runner.ask_agent(text)
-    _show(answers, _cost(runner.session))
+    _show(answers)
     if runner.was_stopped:
         return EXIT_INTERRUPTED
     return EXIT_DONE if chat_round.state == "finished" else EXIT_FAILED
@@ -78,18 +76,9 @@ def _make_runner(app: TaskWeaverApp, answers: list[str], *, is_live: bool) -> Re
     )
 
 
-def _cost(session: ChatSession) -> str:
-    """Return what the models have used; empty when none was asked."""
-    if not isinstance(session, Session) or not session.usage.round.total_tokens:
-        return ""
-    return f"({session.usage.describe_round()})\n"
-
-
-def _show(answers: list[str], cost: str) -> None:
+def _show(answers: list[str]) -> None:
     """Write the answers to standard output: drawn on a terminal, as they are into a pipe."""
     streams = Screen()
-    if cost:
-        streams.write("stderr", cost)
     for answer in answers:
         if sys.stdout.isatty():
             width = shutil.get_terminal_size().columns

@@ -35,6 +35,7 @@ def sessions_of(app: TaskWeaverApp) -> SessionSource:
         create_demo=lambda: _create_demo(app),
         find_names=names,
         describe=lambda session: _describe(app, session),
+        describe_cost=_describe_cost,
         demo_request=DEMO_REQUEST,
     )
 
@@ -57,3 +58,9 @@ def _describe(app: TaskWeaverApp, session: ChatSession) -> list[tuple[str, str]]
         plugins = ", ".join(plugin.name for plugin in session.plugins)
         details += [("plugins", plugins or "none"), ("used", session.usage.describe())]
     return details
+
+
+def _describe_cost(session: ChatSession) -> str:
+    if not isinstance(session, Session) or not session.usage.round.total_tokens:
+        return ""
+    return session.usage.describe_round()

@@ -16,6 +16,16 @@ def test_input_is_answered_at_the_prompt(chat: ChatTerminal) -> None:
     chat.wait_for(" │   Hello Ada")
 
 
+def test_a_password_is_asked_for_and_not_shown(chat: ChatTerminal) -> None:
+    chat.press("> import getpass; print(len(getpass.getpass()))\r")
+    chat.wait_for(" │   Password:")
+
+    chat.press("sesame\r")
+
+    chat.wait_for(" │   6")
+    assert chat.count("sesame") == 0
+
+
 def test_tab_completes_commands_files_and_names_of_the_kernel(
     chat: ChatTerminal, project: Path
 ) -> None:
@@ -87,4 +97,8 @@ def test_the_demonstration_plays_to_its_end(open_chat: OpenChat) -> None:
     assert any("script" in line for line in lines)
     assert " ├─► [execution_status] FAILURE" in lines
     assert any("NameError" in line and line.startswith(" │ !") for line in lines)
-    assert any("_chart.png" in line for line in lines)
+    chat.press("/artifacts\r")
+    chat.wait_until(
+        lambda: any(line.endswith("_chart.png") and "," in line for line in chat.screen.lines),
+        "the chart with its size",
+    )

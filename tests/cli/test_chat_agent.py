@@ -44,6 +44,7 @@ def test_shell_code_runs_only_when_approved(project: Path) -> None:
 
         chat.wait_for(" │   hello from shell")
         chat.wait_for("Said hello.")
+        chat.wait_for("tokens: 33 read, 21 written")
 
 
 def test_code_can_be_edited_before_it_runs(project: Path) -> None:

@@ -90,4 +90,6 @@ class SessionSource:
     """Asks the session's kernel what fits at the end of some code."""
     describe: Callable[[ChatSession], list[tuple[str, str]]]
     """What `/info` shows: names and values."""
+    describe_cost: Callable[[ChatSession], str]
+    """What the models have used for the last request; empty when none was asked."""
     demo_request: str

@@ -120,7 +120,8 @@ class Commands:
             ("approve", runner.session.approval.mode),
         ]
         width = max(len(name) for name, _ in details)
-        self._say("\n".join(f"{name:<{width}}  {value}" for name, value in details))
+        lines = [f"{name:<{width}}  {value}" for name, value in details]
+        self._say("\n".join(lines), indent=width + 2)
 
     def _mode(self, arguments: str) -> None:
         if arguments and arguments not in MODES:
@@ -141,14 +142,14 @@ class Commands:
         self._say("\n".join(self._typist.history[-_MAX_HISTORY_LINES:]))
 
     def _artifacts(self, _arguments: str) -> None:
-        folder = self._runner.session.session_dir
-        files = [
-            path
-            for place in (folder / "cwd", folder / "ces" / "artifacts")
-            for path in sorted(place.rglob("*"))
-            if path.is_file()
-        ]
-        lines = [f"{path.stat().st_size:>12,}  {path}" for path in files]
+        lines: list[str] = []
+        for folder in (self._runner.session.session_dir, *self._runner.demo_folders):
+            for place in (folder / "cwd", folder / "ces" / "artifacts"):
+                files = [path for path in sorted(place.rglob("*")) if path.is_file()]
+                lines += [str(place)] if files else []
+                lines += [
+                    f"{path.stat().st_size:>12,}  {path.relative_to(place)}" for path in files
+                ]
         self._say("\n".join(lines) or "No files have been made yet.")
 
     def _auto(self, arguments: str) -> None:

@@ -152,9 +152,9 @@ class Display:
         finally:
             prompt.on_begin = self.inbox.on_arrival = None
 
-    def say(self, text: str, *, color: str = "") -> None:
+    def say(self, text: str, *, color: str = "", indent: int = 0) -> None:
         """Show something of our own at once; for the thread that owns the terminal."""
-        self.transcript.say(text, color=color)
+        self.transcript.say(text, color=color, indent=indent)
         self.draw()
 
     def clear_screen(self) -> None:

@@ -93,7 +93,9 @@ class Prompt:
             color_depth=None if self._painter.has_color else ColorDepth.DEPTH_1_BIT,
         )
         lines.app.terminal_size_polling_interval = None
-        before, _, last = strip_terminal(question.prompt).rpartition("\n")
+        # Kernels ask for a password without a word.
+        words = question.prompt or ("Password: " if question.is_secret else "")
+        before, _, last = strip_terminal(words).rpartition("\n")
         shown = "".join(f"{OUTPUT}{line}\n" for line in before.split("\n") if before)
         return self._run(
             lines,

@@ -61,6 +61,8 @@ class RequestRunner:
         """What the session says, on its way to the display."""
         self.files: list[Path] = []
         """What was given with `/load` and goes with the next request."""
+        self.demo_folders: list[Path] = []
+        """Where demonstrations have made their files."""
         self.is_asked_to_end = False
         """Whether a signal other than Ctrl-C has come."""
         self.is_abandoned = False
@@ -86,7 +88,11 @@ class RequestRunner:
         """Let the agent answer a request."""
         files = [{"name": path.name, "path": str(path)} for path in self.files]
         self.files.clear()
-        return self._send(self.session, self.hearing, request, files)
+        try:
+            return self._send(self.session, self.hearing, request, files)
+        finally:
+            if cost := self.source.describe_cost(self.session):
+                self.display.say(f"({cost})", color=DIM)
 
     def run_code(self, language: str, code: str) -> ExecutionResult:
         """Run code of the person, and show what it does."""
@@ -111,6 +117,7 @@ class RequestRunner:
     def play_demo(self) -> None:
         """Let a scripted model answer its request in a session of its own."""
         demo, end_demo = self._work(self.source.create_demo)
+        self.demo_folders.append(demo.session_dir)
         try:
             if self.was_stopped:
                 self.display.say(_CANCELLED, color=YELLOW)
@@ -135,6 +142,7 @@ class RequestRunner:
         approval.mode, approval.scope = before.mode, before.scope
         approval.always_allowed = before.always_allowed
         self.files.clear()
+        self.demo_folders.clear()
 
     def abandon(self) -> None:
         """End what runs, at any price and without a word: nobody sees any more what it does."""

@@ -166,12 +166,13 @@ class Transcript(SessionEventHandlerBase):
             self._late.remember(post_id, post.title)
         self._posts.clear()
 
-    def say(self, text: str, *, color: str = "") -> None:
-        """Show something of our own."""
+    def say(self, text: str, *, color: str = "", indent: int = 0) -> None:
+        """Show something of our own; rows that a long line goes on in are indented."""
         self._late.end_frame()
+        rest = " " * indent
         for line in strip_terminal(text).split("\n"):
             self.rows += framed(
-                line, self._width, self._painter, first="", rest="", color=color, is_prose=True
+                line, self._width, self._painter, first="", rest=rest, color=color, is_prose=True
             )
 
     def show_approval(self, request: ApprovalRequest) -> None:

@@ -261,6 +261,15 @@ def test_what_the_user_says_is_not_repeated(
     assert transcript.take_rows() == []
 
 
+def test_long_lines_of_ours_may_be_indented(transcript: Transcript) -> None:
+    transcript.say("name  " + "value " * 12, indent=6)
+
+    assert transcript.take_rows() == [
+        "name  " + "value " * 9 + "value",
+        "      value value ",
+    ]
+
+
 def test_a_failed_round_closes_the_frame_and_says_why_once(
     transcript: Transcript, emitter: SessionEventEmitter
 ) -> None:
