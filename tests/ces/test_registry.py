@@ -12,7 +12,7 @@ import pytest
 
 from taskweaver_ext.ces.audit import AuditLog
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.kernel_executor import KernelExecutor
+from taskweaver_ext.ces.kernel_executor import KernelExecutor, SessionUse
 from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.process import ProcessExecutor
 from taskweaver_ext.ces.programs.languages import CODE, Language
@@ -129,6 +129,24 @@ def test_a_session_that_the_registry_started_is_stopped_with_it(
 
     with pytest.raises(SessionError):
         shared_environment.execute_code("its-own", "x")
+
+
+def test_an_interrupt_before_there_is_a_session_keeps_the_code_from_running(
+    shared_environment: Environment, tmp_path: Path
+) -> None:
+    class InterruptedUse(SessionUse):
+        def ensure(self) -> None:
+            executor.interrupt()
+            super().ensure()
+
+    session = InterruptedUse(shared_environment, "s1", None)
+    executor = KernelExecutor(session, AuditLog(tmp_path / "audit.jsonl"))
+
+    result = executor.execute(f"open({str(tmp_path / 'made')!r}, 'w')")
+
+    session.close()
+    assert result.status is ExecutionStatus.CANCELLED
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_kernel_that_does_not_start_is_a_result(tmp_path: Path) -> None:

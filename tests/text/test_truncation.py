@@ -208,6 +208,11 @@ def test_a_line_end_far_from_the_cut_is_not_worth_losing_the_rest() -> None:
     assert shortened.text.endswith("xxx\nb")
 
 
+def test_a_cut_that_falls_between_two_lines_loses_no_more() -> None:
+    assert cut_head(b"aaaa\nbbbb\ncccc\n", 10) == b"aaaa\nbbbb\n"
+    assert cut_tail(b"aaaa\nbbbb\ncccc\n", 10) == b"bbbb\ncccc\n"
+
+
 def test_bytes_that_are_not_utf8_are_cut_at_the_limit() -> None:
     assert cut_head(b"\x80" * 20, 10) == b"\x80" * 10
     assert cut_tail(b"\x80" * 20, 10) == b"\x80" * 10
