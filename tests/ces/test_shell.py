@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -270,6 +271,18 @@ def test_what_it_writes_later_is_told_as_late_output_and_to_no_other_command(
     shell.close()
 
 
+def test_who_writes_too_much_later_is_ended_by_that(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    with ShellExecutor(max_output_bytes=MEGABYTE) as shell:
+        code = f"(until [ -e {gate} ]; do sleep 0.01; done; exec yes) & echo $!"
+        pid = int(output_of(shell, code))
+        assert not has_ended(pid)
+
+        gate.touch()
+
+        wait_until(lambda: has_ended(pid))
+
+
 def test_closing_ends_everything_that_was_started(tmp_path: Path) -> None:
     shell = ShellExecutor()
     code = "sleep 1000 & echo $!; setsid env -i bash -c 'sleep 1000 >&- 2>&- <&- & echo $!'"
@@ -404,6 +417,27 @@ def test_a_program_that_ignores_interrupts_is_killed_and_the_shell_keeps_its_sta
     assert "".join(result.stdout) == "begun\n"
     assert result.duration_seconds < 10
     assert output_of(shell, "echo $kept") == "1\n"
+
+
+def test_a_program_gets_each_signal_once_so_that_it_can_clean_up(
+    shell: ShellExecutor, tmp_path: Path
+) -> None:
+    noted = tmp_path / "signals"
+    code = f"""exec {sys.executable} -c '
+import signal, time
+def note(number, _frame):
+    with open("{noted}", "a") as file:
+        print(signal.Signals(number).name, file=file)
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, note)
+print("begun", flush=True)
+while True:
+    time.sleep(1)
+'"""
+
+    run(shell, f"({code})", on_output=interrupt_after_first_output(shell))
+
+    assert noted.read_text() == "SIGINT\nSIGTERM\n"
 
 
 def test_a_shell_that_cannot_be_brought_back_is_killed_and_the_result_says_so(
