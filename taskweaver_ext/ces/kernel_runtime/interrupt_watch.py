@@ -40,11 +40,17 @@ class InterruptWatch:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
-        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         self._thread = threading.Thread(
             target=self._insist, name="taskweaver-interrupts", daemon=True
         )
         self._thread.start()
+
+    def listen(self) -> None:
+        """Let the interpreter write to our pipe, unless code has it write to one of its own."""
+        other = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        if other not in (-1, self._writer):
+            with contextlib.suppress(OSError, ValueError):  # which it has closed
+                signal.set_wakeup_fd(other)
 
     def begin(self, execution: int) -> None:
         """An execution begins; signals meant for others have come by now, and are forgotten."""

@@ -69,9 +69,10 @@ class Runtime:
 
     def install(self) -> None:
         """Take over streams, descriptors, signals and threads of this process."""
+        self.gate.on_interrupt = self._interrupt
         self.gate.install()
-        signal.signal(signal.SIGINT, self._interrupt)
         self._interrupt_watch = InterruptWatch()
+        self._heed_interrupts()
         attribution.install()
         plugin_api.install()
         # In a context of its own: what runs outside of executions (exit handlers) belongs to the
@@ -133,7 +134,7 @@ class Runtime:
         self._interrupt_watch.begin(ordinal)
         if threading.current_thread() is threading.main_thread():
             self._interrupt_watch.loop = asyncio.get_running_loop()
-            signal.signal(signal.SIGINT, self._interrupt)  # whatever the last cell made of it
+            self._heed_interrupts()
         processor_seconds = time.process_time()
         try:
             self.queue.say_soon(MESSAGE, _STARTED)
@@ -150,6 +151,11 @@ class Runtime:
         if isinstance(ended_with := self._take_exception(), SystemExit):
             reply = {**reply, "exit_code": self._exit_code(ended_with.code)}
         return {**reply, "usage": _usage(time.process_time() - processor_seconds)}
+
+    def _heed_interrupts(self) -> None:
+        """Whatever the last cell made of them."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._interrupt_watch.listen()
 
     def is_forked_child(self) -> bool:
         """Whether code has forked, and this is not the kernel but its child."""

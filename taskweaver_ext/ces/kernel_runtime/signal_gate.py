@@ -25,6 +25,8 @@ class SignalGate:
         """One for each signal, as the system keeps them: the same signal twice is once."""
         self._running: set[int] = set()
         """Signals whose held back handlers run now; they may print, and so open the gate again."""
+        self.on_interrupt: Callable[[int, Any], object] = signal.default_int_handler
+        """What Python's own handler of SIGINT is here; nobody sees the difference."""
 
     def close(self) -> None:
         """From here on handlers wait. Only the main thread runs handlers, so others don't care."""
@@ -51,13 +53,14 @@ class SignalGate:
 
     def guard(self, handler: Callable[[int, Any], object]) -> Callable[[int, Any], object]:
         """Give a handler that behaves as `handler` does, but waits while the gate is closed."""
+        called = self.on_interrupt if handler is signal.default_int_handler else handler
 
         @functools.wraps(handler, updated=())
         def guarded(number: int, frame: Any) -> object:
             if self._is_closed:
-                self._held_back[number] = functools.partial(handler, number, frame)
+                self._held_back[number] = functools.partial(called, number, frame)
                 return None
-            return handler(number, frame)
+            return called(number, frame)
 
         guarded.taskweaver_handler = handler  # type: ignore[attr-defined]
         return guarded

@@ -88,24 +88,36 @@ def test_a_background_child_writes_late_under_its_own_execution(
     assert "".join(second.stdout) == "second\n"
 
 
+@pytest.mark.parametrize(
+    "start", ["threading.Thread(target=work).start()", "_thread.start_new_thread(work, ())"]
+)
 def test_a_thread_writes_late_under_its_own_execution(
-    environment: Environment, late_outputs: queue.Queue[LateOutput]
+    environment: Environment, late_outputs: queue.Queue[LateOutput], start: str
 ) -> None:
-    start = """
-import threading
-go = threading.Event()
+    work = """
+import threading, _thread
+go, done = threading.Event(), threading.Event()
 def work():
     go.wait()
     print("late thread")
-thread = threading.Thread(target=work); thread.start()
+    done.set()
 """
-    environment.execute_code("s1", start, exec_id="first")
+    environment.execute_code("s1", work + start, exec_id="first")
 
-    second = environment.execute_code("s1", "go.set(); thread.join(); print('second')")
+    second = environment.execute_code("s1", "go.set(); done.wait(); print('second')")
 
     late = late_outputs.get(timeout=LIMIT_SECONDS)
     assert (late.execution_id, late.text) == ("first", "late thread\n")
     assert "".join(second.stdout) == "second\n"
+
+
+def test_a_thread_that_fails_is_explained_without_our_own_frames(environment: Environment) -> None:
+    code = "import threading; t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()"
+
+    text = run(environment, code).text("stderr")
+
+    assert "ZeroDivisionError" in text
+    assert "attribution" not in text
 
 
 def test_a_thread_pool_of_an_earlier_execution_belongs_to_whoever_uses_it(

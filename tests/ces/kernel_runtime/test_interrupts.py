@@ -154,3 +154,44 @@ def test_where_code_interrupted_itself_is_shown_without_our_own_frames(
     assert (result.error or "").endswith("KeyboardInterrupt")
     assert "<module>" in (result.error or "")
     assert "kernel_runtime" not in (result.error or "")
+
+
+def test_code_sees_the_handler_that_python_has_and_may_put_it_back(
+    environment: Environment,
+) -> None:
+    code = """
+import signal, time
+before = signal.getsignal(signal.SIGINT)
+put_back = signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGINT, put_back)
+print(before is put_back is signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+time.sleep(1000)
+"""
+
+    heard = run(environment, code, on_output=lambda *_: environment.interrupt("s1"))
+
+    assert heard.text() == "True\n"
+    assert heard.result.status is ExecutionStatus.CANCELLED
+
+
+def test_signals_are_listened_to_again_after_code_has_turned_that_off(
+    environment: Environment,
+) -> None:
+    turn_off = "import signal; signal.set_wakeup_fd(-1)"
+
+    first, second = (environment.execute_code("s1", turn_off).output for _ in range(2))
+
+    assert first == second != "-1"
+
+
+def test_a_signal_handler_of_the_loop_outlives_its_cell(environment: Environment) -> None:
+    listen = """
+import asyncio, os, signal
+loop, heard = asyncio.get_running_loop(), asyncio.Event()
+loop.add_signal_handler(signal.SIGUSR1, heard.set)"""
+    environment.execute_code("s1", listen)
+
+    wait = "os.kill(os.getpid(), signal.SIGUSR1); await asyncio.wait_for(heard.wait(), 20)"
+    result = environment.execute_code("s1", wait)
+
+    assert result.output == "True"
