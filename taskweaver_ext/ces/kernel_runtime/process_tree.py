@@ -171,6 +171,12 @@ def look_at(pid: int) -> ProcessSeen | None:
     return ProcessSeen(pid, int(fields[1]), int(fields[3]), int(fields[19]))
 
 
+def wait_status_of(pid: int) -> int | None:
+    """How a process ended that nobody has collected yet; None when that cannot be seen."""
+    fields = _read(pid, "stat").rpartition(b") ")[2].split()
+    return int(fields[49]) if len(fields) > 49 and fields[0] == b"Z" else None
+
+
 def mark_of(pid: int) -> str:
     """The mark a process was started with; empty when it has none, or is not ours to see."""
     for entry in _read(pid, "environ").split(b"\0"):

@@ -13,6 +13,8 @@ import os
 import select
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -26,7 +28,12 @@ import zmq
 
 from taskweaver_ext.ces.guardian import Guardian
 from taskweaver_ext.ces.interpreters import explain_why_unusable
-from taskweaver_ext.ces.kernel_runtime.process_tree import MARK, ProcessFamily, kill_family
+from taskweaver_ext.ces.kernel_runtime.process_tree import (
+    MARK,
+    ProcessFamily,
+    kill_family,
+    wait_status_of,
+)
 from taskweaver_ext.ces.kernels.host import KernelConnection
 from taskweaver_ext.ces.kernels.tracing import reached
 from taskweaver_ext.ces.kernels.wire import WireConnection, WireListener
@@ -45,6 +52,8 @@ _DEATH_SECONDS = 1.0
 _LIVENESS_MILLISECONDS = 50
 _POLL_SECONDS = 0.005
 _LAST_WORDS_CHARACTERS = 2000
+_CREDENTIALS = struct.Struct("3i")
+"""Of who has connected to a socket: process, user and group."""
 
 # Socket paths are limited to 107 bytes, so a deep TMPDIR would not do.
 _SOCKET_FOLDER = "/tmp" if os.path.isdir("/tmp") else tempfile.gettempdir()
@@ -72,6 +81,9 @@ class _Process(Protocol):
 
     def collect(self) -> int | None:
         """The wait status of a process that has ended; None when nobody knows."""
+
+    def may_be_at(self, wire: socket.socket) -> bool:
+        """Whether this process can be the one that has connected."""
 
 
 class LocalKernelHost:
@@ -112,8 +124,7 @@ class LocalKernelHost:
             self._family = ProcessFamily(self._process.pid, self._mark)
             self._family.tag()
             reached(f"process {self._process.pid} started")
-            self._wait_for_connection(listener)
-            wire = listener.accept()
+            wire = self._accept(listener, self._process)
             reached("connected")
         finally:
             listener.close()
@@ -209,6 +220,15 @@ class LocalKernelHost:
     def _log_path(self) -> Path:
         return self._folder / "kernel.log"
 
+    def _accept(self, listener: WireListener, process: _Process) -> socket.socket:
+        """Let the kernel in; turned away, one whose start we never heard the end of ends."""
+        while True:
+            self._wait_for_connection(listener)
+            wire = listener.accept()
+            if process.may_be_at(wire):
+                return wire
+            wire.close()
+
     def _wait_for_connection(self, listener: WireListener) -> None:
         """Wait until the kernel connects; notice when it ends instead."""
         poller = select.poll()
@@ -274,7 +294,14 @@ class _ForkedProcess:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-        return self._zygote.wait(self.pid)
+        seen = wait_status_of(self.pid)  # while it waits to be collected
+        status = self._zygote.wait(self.pid)
+        return seen if status is None else status
+
+    def may_be_at(self, wire: socket.socket) -> bool:
+        credentials = wire.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        pid: int = _CREDENTIALS.unpack(credentials)[0]
+        return pid == self.pid
 
 
 class _OrdinaryProcess:
@@ -321,6 +348,9 @@ class _OrdinaryProcess:
         if self._guardian is not None:
             self._guardian.dismiss()
         return -code if code < 0 else code << 8
+
+    def may_be_at(self, wire: socket.socket) -> bool:
+        return True  # an interpreter may be a program that starts the interpreter
 
 
 def _death_descriptor(process: _Process) -> int | None:

@@ -29,7 +29,10 @@ from taskweaver_ext.ces.forks import closed_in_forks
 RUNTIME_FOLDER = Path(next(iter(kernel_runtime.__path__)))
 
 _READY_SECONDS = 60.0
-_REPLY_SECONDS = 10.0
+_FORK_SECONDS = 5.0
+_WAIT_SECONDS = 0.5
+"""How long somebody who wants to know how a kernel ended is kept waiting."""
+_END_SECONDS = 2.0
 _LENGTH = struct.Struct("!I")
 _START_TIME_PREFIXES = (
     *("PYTHON", "LANG", "LC_", "LD_", "DYLD_", "MALLOC_", "GLIBC_"),
@@ -98,33 +101,37 @@ class Zygote:
             if self._refusal:
                 raise ZygoteError(self._refusal)
             try:
-                return int(self._ask(request)["pid"])
+                return int(self._ask(request, _FORK_SECONDS)["pid"])
             except OSError as error:
                 _log.warning("the zygote does not answer (%s); starting another", error)
-                self._discard()
             try:
-                return int(self._ask(request)["pid"])
+                return int(self._ask(request, _FORK_SECONDS)["pid"])
             except OSError as error:
-                self._discard()
                 raise ZygoteError(str(error)) from error
 
     def wait(self, kernel: int) -> int | None:
-        """The wait status of a kernel that has ended; None when nobody knows any more."""
-        with self._lock:
-            if self._socket is None:
+        """The wait status of a kernel that has ended; None when nobody knows, or can tell soon."""
+        if not self._lock.acquire(timeout=_WAIT_SECONDS):
+            return None
+        try:
+            if not self._is_ready:  # so it is not this one that has forked it
                 return None
-            try:
-                status: int | None = self._ask({"wait": kernel})["status"]
-            except OSError:
-                return None
+            status: int | None = self._ask({"wait": kernel}, _WAIT_SECONDS)["status"]
             return status
+        except OSError:
+            return None
+        finally:
+            self._lock.release()
 
     def close(self) -> None:
         """End the process; it kills the kernels that are left."""
         with self._lock:
-            self._discard()
+            if self._socket is not None and self._process is not None and self._is_ready:
+                self._socket.close()
+                _wait_for_end(self._process.pid, _END_SECONDS)
+            self._give_up()
 
-    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         self._ensure_started()
         assert self._socket is not None
         data = json.dumps(request).encode()
@@ -132,12 +139,12 @@ class Zygote:
             if not self._is_ready:
                 self._socket.settimeout(_READY_SECONDS)
                 self._look_at(self._read())
-                self._socket.settimeout(_REPLY_SECONDS)
                 self._is_ready = True
+            self._socket.settimeout(seconds)
             self._socket.sendall(_LENGTH.pack(len(data)) + data)
             return self._read()
         except BaseException:
-            self._discard()  # an answer that came later would be taken for the next one's
+            self._give_up()  # an answer that came later would be taken for the next one's
             raise
 
     def _look_at(self, report: Mapping[str, Any]) -> None:
@@ -184,30 +191,27 @@ class Zygote:
                 ours.close()
                 raise
         self._socket = closed_in_forks(ours)
-        self._is_ready = False
 
-    def _discard(self) -> None:
-        """Close the line, which ends the process, and collect it."""
+    def _give_up(self) -> None:
+        """Kill the process before its line is closed: its kernels live on, for they are in use."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-        if self._process is not None:
-            if not self._is_ready:  # it has no kernels yet, and may take long to notice
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
-            if not _ends_in_time(self._process.pid):
-                self._process.kill()
-            self._process.wait()
-            self._process = None
+        self._is_ready = False
 
 
-def _ends_in_time(pid: int) -> bool:
+def _wait_for_end(pid: int, seconds: float) -> None:
     """Wait for a process to end, without asking again and again."""
     descriptor = os.pidfd_open(pid)
     try:
         poller = select.poll()
         poller.register(descriptor, select.POLLIN)
-        return bool(poller.poll(_REPLY_SECONDS * 1000))
+        poller.poll(seconds * 1000)
     finally:
         os.close(descriptor)
 

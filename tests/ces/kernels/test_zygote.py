@@ -13,12 +13,14 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.host import StartedKernel
+from taskweaver_ext.ces.kernels.zygote import Zygote
 from taskweaver_ext.ces.results import ExecutionStatus
 from taskweaver_ext.ces.sessions.kernel_source import KernelSource
 from taskweaver_ext.errors import KernelStartError
@@ -304,6 +306,64 @@ def test_a_zygote_that_died_is_started_again(tmp_path: Path) -> None:
         assert heard.text() == "warm\n"
         assert parent is not None
         assert parent.ppid() == os.getpid()
+
+
+def test_a_zygote_that_hangs_keeps_nobody_waiting_and_costs_no_kernel(tmp_path: Path) -> None:
+    with Environment(tmp_path) as environment:
+        for session in ("s1", "s2"):
+            environment.start_session(session)
+        environment.execute_code("s2", "kept = 1")
+        zygote = psutil.Process(kernel_pid(environment)).parent()
+        assert zygote is not None
+        zygote.suspend()
+
+        started = time.monotonic()
+        result = run(environment, "import os; os._exit(3)").result
+        assert time.monotonic() - started < 5
+
+        assert result.death is not None
+        assert result.death.exit_code == 3
+        assert run(environment, "print('fresh')").text() == "fresh\n"
+        assert environment.execute_code("s2", "kept").output == "1"
+
+
+def test_ctrl_c_in_the_middle_of_a_start_costs_no_other_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Environment(tmp_path) as environment:
+        environment.start_session("s1")
+        environment.execute_code("s1", "kept = 1")
+        with monkeypatch.context() as patched:
+            patched.setattr(Zygote, "_read", Mock(side_effect=KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                environment.start_session("s2")
+
+        environment.start_session("s2")
+
+        assert environment.execute_code("s1", "kept").output == "1"
+
+
+def test_a_kernel_whose_start_was_not_heard_of_is_turned_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, forked = Zygote._ask, []
+
+    def lose_the_first_reply(zygote: Zygote, request: dict[str, object], seconds: float) -> object:
+        reply = ask(zygote, request, seconds)
+        if "pid" in reply:
+            forked.append(reply["pid"])
+            if len(forked) == 1:
+                zygote._give_up()
+                raise ConnectionError("it has ended")
+        return reply
+
+    monkeypatch.setattr(Zygote, "_ask", lose_the_first_reply)
+    with Environment(tmp_path) as environment:
+        environment.start_session("s1")
+
+        unheard, kernel = forked
+        wait_until(lambda: has_ended(unheard))
+        assert kernel_pid(environment) == kernel
 
 
 def test_settings_that_act_at_interpreter_start_get_a_zygote_of_their_own(tmp_path: Path) -> None:
