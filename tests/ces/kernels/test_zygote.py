@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import psutil
@@ -346,13 +347,15 @@ def test_ctrl_c_in_the_middle_of_a_start_costs_no_other_kernel(
 def test_a_kernel_whose_start_was_not_heard_of_is_turned_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask, forked = Zygote._ask, []
+    ask: Any = Zygote._ask
+    forked: list[int] = []
 
     def lose_the_first_reply(zygote: Zygote, request: dict[str, object], seconds: float) -> object:
         reply = ask(zygote, request, seconds)
         if "pid" in reply:
-            forked.append(reply["pid"])
+            forked.append(pid := reply["pid"])
             if len(forked) == 1:
+                wait_until(lambda: os.getsid(pid) == pid)  # it goes its own way by now
                 zygote._give_up()
                 raise ConnectionError("it has ended")
         return reply
