@@ -47,6 +47,7 @@ from taskweaver_ext.session_events import (
     TaskWeaverEvent,
 )
 from taskweaver_ext.session_files import SessionFile, copy_into
+from taskweaver_ext.session_folders import FolderInUse
 from taskweaver_ext.session_turns import SessionTurns
 
 MAX_SHARED_RESULT_CHARS = 2000
@@ -138,6 +139,7 @@ class Session:
             usage=self.usage,
         )
         self._roles = self._make_roles(parts)
+        self._folder_in_use = FolderInUse(self.session_dir)
         self._emit(SessionEventType.session_start, "Session started")
 
     @property
@@ -312,6 +314,7 @@ class Session:
             self._executor.close()
             self._emit(SessionEventType.session_end, "Session ended")
         finally:
+            self._folder_in_use.close()
             if self._on_end is not None:
                 self._on_end(self)
 
