@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
@@ -31,11 +32,12 @@ _PLACE_IN_WHEEL = "share/taskweaver-ext/project"
 def command(folder: Path, project: Path | None, force: bool) -> None:
     """Make a project folder that works: settings, plugins and examples."""
     target = (project or folder).expanduser().absolute()
-    if (target / FILE_NAME).exists() and not force:
-        raise click.UsageError(f"{target} is a project already; --force puts its files back.")
     template = find_template()
+    names = list(_files_in(template))
+    if not force:
+        _refuse_to_overwrite(target, names)
     try:
-        for name in _files_in(template):
+        for name in names:
             path = target / name
             path.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(template / name, path)
@@ -43,6 +45,15 @@ def command(folder: Path, project: Path | None, force: bool) -> None:
         raise ConfigError(f"{target} cannot be written: {error.strerror}.") from error
     click.echo(f"Made a project in {target}.")
     click.echo(f"Next: taskweaver-ext chat -p {target}")
+
+
+def _refuse_to_overwrite(target: Path, names: Sequence[str]) -> None:
+    if (target / FILE_NAME).exists():
+        raise click.UsageError(f"{target} is a project already; --force puts its files back.")
+    if there := [name for name in names if os.path.lexists(target / name)]:
+        raise click.UsageError(
+            f"{target} has {', '.join(there)} already; --force puts ours in their place."
+        )
 
 
 def find_template() -> Path:

@@ -55,6 +55,20 @@ def test_a_project_is_not_overwritten_unless_that_is_wanted(tmp_path: Path) -> N
     assert files_in(tmp_path) == files_in(CHECKOUT / "project")
 
 
+def test_files_of_a_folder_that_is_no_project_are_not_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "plugins" / "line_chart.py"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+
+    assert run("init", str(tmp_path)) == 2
+
+    assert "plugins/line_chart.py" in capsys.readouterr().err
+    assert files_in(tmp_path) == {"plugins/line_chart.py"}
+    assert mine.read_text() == "mine"
+
+
 def test_a_folder_that_cannot_be_written_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
