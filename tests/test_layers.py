@@ -65,6 +65,7 @@ ORDER = (
     "ces.kernels.containers.base_image",
     "ces.kernels.containers.engine_events",
     "ces.kernels.containers.engine",
+    "ces.kernels.containers.closed_network",
     "ces.kernels.containers.image",
     "ces.kernels.containers.limits",
     "ces.kernels.containers.description",

@@ -25,6 +25,8 @@ from taskweaver_ext.ces.results import KernelDeath
 
 DEATH_SECONDS = 2.0
 _LOOK_SECONDS = 0.5
+_EXIT_SECONDS = 0.8
+"""A container whose kernel ended has ended itself by then: only the line to it broke."""
 _OUT_OF_MEMORY_SECONDS = 3.0
 
 
@@ -105,6 +107,9 @@ class ContainerLife:
 
     def death(self, wait_seconds: float = DEATH_SECONDS) -> KernelDeath | None:
         """How it ended; waits a moment for the engine to say so."""
+        can_see_it = self.process is not None and not self._is_closed
+        if can_see_it and not self.wait_until_over(min(wait_seconds, _EXIT_SECONDS)):
+            return self._death
         deadline = time.monotonic() + wait_seconds
         while self._death is None and self._engine is not None and self._container is not None:
             self._can_ask.wait(max(0.0, min(_LOOK_SECONDS, deadline - time.monotonic())))
@@ -117,6 +122,7 @@ class ContainerLife:
         """Kill everything in it; without the engine where that is allowed."""
         if self._engine is None or self._container is None:
             return
+        self._tell_limits_met()  # nobody can count them afterwards
         # A paused process dies only once it goes on; the engine sees to that.
         if not self._is_paused and self.process is not None and self.process.kill():
             return
@@ -153,8 +159,7 @@ class ContainerLife:
             self._has_ended()
         elif change == "out_of_memory":
             self._out_of_memory_at = time.monotonic()
-            for message in self._limit_counter.newly_met({}):
-                self._on_notice(HostNotice("limit", message))
+            self._tell_limits_met()
         elif change in ("paused", "resumed"):
             self._is_paused = change == "paused"
             advice = "; the code goes on when it is unpaused" if self._is_paused else ""
@@ -166,6 +171,10 @@ class ContainerLife:
                 self._has_ended()  # nobody else could tell whether the kernel lives
         elif change == "engine_back":
             self._can_ask.clear()
+
+    def _tell_limits_met(self) -> None:
+        for message in self._limit_counter.newly_met({}):
+            self._on_notice(HostNotice("limit", message))
 
     def _has_ended(self) -> None:
         self._is_over.set()
