@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from taskweaver_ext.ces.kernel_runtime.wire import (
     ENDED,
@@ -101,12 +102,22 @@ class FrameReader:
 def _message(kind: int, ordinal: int, payload: bytes) -> Iterator[Received]:
     if kind == MESSAGE:
         message_type, _, content = payload.partition(b"\n")
-        message = json.loads(content)
+        message = _parsed(content)
         if message_type == b"input_request":
-            yield InputWanted(message["prompt"], message["password"])
+            yield InputWanted(str(message.get("prompt", "")), bool(message.get("password")))
         else:
-            yield MessageReceived(ordinal, message_type.decode(), message)
+            yield MessageReceived(ordinal, message_type.decode("utf-8", "replace"), message)
     elif kind == ENDED:
-        yield ExecutionEnded(ordinal, json.loads(payload))
+        yield ExecutionEnded(ordinal, _parsed(payload))
     elif kind == HELLO:
-        yield MessageReceived(ordinal, "hello", json.loads(payload))
+        yield MessageReceived(ordinal, "hello", _parsed(payload))
+
+
+def _parsed(content: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"A kernel sent a message that is no JSON: {error}.") from error
+    if not isinstance(message, dict):
+        raise ProtocolError("A kernel sent a message that is no JSON object.")
+    return message

@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal, TypeAlias, assert_never
 
 from taskweaver_ext.ces.events import InputRequested, InputSettled, StatusChanged
@@ -30,6 +31,7 @@ from taskweaver_ext.ces.results import (
     Notice,
     StreamName,
 )
+from taskweaver_ext.errors import ProtocolError
 
 GRACE_SECONDS = 2.0
 """How long interrupted code may take to end before its kernel is killed."""
@@ -137,6 +139,9 @@ class KernelReader:
                 while not self._steps.empty():
                     self._steps.get()()
                 self._keep_deadlines()
+        except ProtocolError as error:  # code may write to the line what it likes
+            self._host.kill()
+            self._kernel_is_gone(f"killed, because nonsense came from it: {error}")
         except Exception:  # noqa: BLE001 - whatever broke, the execution must end
             _log.exception("the reader of a kernel failed; the kernel is killed")
             self._host.kill()
@@ -299,10 +304,11 @@ class KernelReader:
             self._running.say(StatusChanged(execution_id=self._running.id, status="killing"))
             self._host.kill()
 
-    def _kernel_is_gone(self) -> None:
-        self.death = self._host.death() or KernelDeath(
+    def _kernel_is_gone(self, reason: str = "") -> None:
+        death = self._host.death() or KernelDeath(
             cause="unknown", detail="the connection to the kernel broke"
         )
+        self.death = replace(death, detail=reason) if reason else death
         if self._running is None:
             return
         if self._stop_reason == "stopped":

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskweaver_ext.ces.kernel_runtime.wire import ENDED, HEADER, MESSAGE, STDERR, STDOUT
+from taskweaver_ext.ces.kernel_runtime.wire import ENDED, HEADER, HELLO, MESSAGE, STDERR, STDOUT
 from taskweaver_ext.ces.kernels.frames import FrameReader
 from taskweaver_ext.ces.kernels.host import (
     ExecutionEnded,
@@ -108,3 +108,14 @@ def test_a_question_is_understood() -> None:
 def test_a_message_that_would_fill_our_memory_is_refused() -> None:
     with pytest.raises(ProtocolError, match="268,435,457 bytes"):
         _feed(HEADER.pack(MESSAGE, 1, (1 << 28) + 1), 100)
+
+
+@pytest.mark.parametrize(
+    "payload", [b"{", b"[" * 100_000, b"[]", b"\xff", b""], ids=lambda payload: str(payload[:5])
+)
+@pytest.mark.parametrize("kind", [MESSAGE, ENDED, HELLO])
+def test_a_message_that_makes_no_sense_is_refused(kind: int, payload: bytes) -> None:
+    content = b"display_data\n" + payload if kind == MESSAGE else payload
+
+    with pytest.raises(ProtocolError, match="no JSON"):
+        _feed(HEADER.pack(kind, 1, len(content)) + content, len(content) + HEADER.size)

@@ -188,16 +188,17 @@ def test_a_caller_who_is_not_root_owns_what_the_code_makes(
 
         said = call_as_somebody_else(engine, lambda: use_kernel_and_shell(engine, folder))
 
-        owners = {path.name: path.stat().st_uid for path in folder.glob("by-*")}
+        owners = {path.name: path.stat().st_uid for path in folder.glob("cwd/by-*")}
     assert said == f"{SOMEBODY}\n{SOMEBODY}\n"
     assert owners == {"by-the-kernel": SOMEBODY, "by-the-shell": SOMEBODY}
 
 
 def use_kernel_and_shell(engine: Engine, folder: Path) -> str:
     settings = ContainerSettings(engine_url=engine.url, image=IMAGE)
+    (folder / "cwd").mkdir()
     with (
-        Environment(folder, EnvMode.Container, container=settings) as environment,
-        ExecutorRegistry(environment, "s1", cwd=folder, folder=folder / "records") as registry,
+        Environment(folder / "env", EnvMode.Container, container=settings) as environment,
+        ExecutorRegistry(environment, "s1", cwd=folder / "cwd") as registry,
     ):
         code = "import os; open('by-the-kernel', 'w').close(); print(os.getuid())"
         by_kernel = registry.get("python").execute(code)
@@ -302,25 +303,34 @@ display({{"application/vnd.taskweaver.artifact+json": {announcement!r}}}, raw=Tr
 
 
 HOSTILE_FRAMES = {
-    "a frame without end": """
+    "a frame without end": (
+        """
 wire.send(b"\\x02" + b"\\x00" * 4 + b"\\xff" * 4)
 while True:
     wire.send(bytes(1 << 20))
 """,
-    "a message that is no JSON": "wire.send(b'\\x03' + b'\\x00\\x00\\x00\\x01' * 2 + b'{')",
-    "endless descriptors": """
+        "nonsense came from it",
+    ),
+    "a message that is no JSON": (
+        "wire.send(b'\\x03' + b'\\x00\\x00\\x00\\x01' * 2 + b'{')",
+        "nonsense came from it",
+    ),
+    "endless descriptors": (
+        """
 zeros = os.open("/dev/zero", os.O_RDONLY)
 for _ in range(2000):
     frame = b"\\x05" + b"\\x00" * 8
     wire.sendmsg([frame], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [zeros] * 8))])
 os._exit(1)
 """,
+        "exited with code 1",
+    ),
 }
 
 
-@pytest.mark.parametrize("attack", HOSTILE_FRAMES.values(), ids=HOSTILE_FRAMES)
+@pytest.mark.parametrize(("attack", "end"), HOSTILE_FRAMES.values(), ids=HOSTILE_FRAMES)
 def test_code_that_takes_over_the_wire_harms_only_itself(
-    contained: Environment, attack: str
+    contained: Environment, attack: str, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     process = psutil.Process()
     memory, descriptors = process.memory_info().rss, process.num_fds()
@@ -346,6 +356,8 @@ time.sleep(60)
     after = run(contained, "print('fresh')").result
 
     assert result.status is ExecutionStatus.DIED
+    assert end in (result.error or "")
+    assert "Traceback" not in caplog.text
     assert after.stdout == ["fresh\n"]
     assert process.memory_info().rss < memory + (64 << 20)
     assert process.num_fds() < descriptors + 20
