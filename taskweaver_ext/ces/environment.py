@@ -28,7 +28,7 @@ from taskweaver_ext.ces.results import ExecutionResult, KernelContents
 from taskweaver_ext.ces.sessions.kernel_keeper import KernelKeeper
 from taskweaver_ext.ces.sessions.kernel_session import MAX_DEATHS_IN_A_ROW, KernelSession
 from taskweaver_ext.ces.sessions.kernel_source import KernelSource, KernelSourceSettings
-from taskweaver_ext.ces.sessions.session_folder import SessionFolder
+from taskweaver_ext.ces.sessions.session_folder import SessionFolder, refuse_to_share
 from taskweaver_ext.ces.sessions.session_info import SessionInfo
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
 from taskweaver_ext.closing import ClosedByWith
@@ -156,7 +156,7 @@ class Environment(ClosedByWith):
             raise SessionError("The environment has been closed. Open another to start sessions.")
         folder = SessionFolder.prepare(self.env_dir, session_id, session_dir, cwd)
         if self.env_mode is EnvMode.Container:
-            folder.refuse_to_share()
+            refuse_to_share(folder.path, folder.cwd)
         source = self._source
         session = KernelSession(
             session_id,

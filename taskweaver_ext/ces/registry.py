@@ -29,6 +29,7 @@ from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.ces.programs.site import ProgramSite, ProgramSites
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.sessions.session_folder import refuse_to_share
 from taskweaver_ext.ces.shell import ShellExecutor
 from taskweaver_ext.closing import ClosedByWith
 from taskweaver_ext.errors import SessionError
@@ -152,7 +153,13 @@ class ExecutorRegistry(ClosedByWith):
             default_timeout: Seconds a fresh process may take if nothing else is said.
             audit: Where executions are written down; by default in the folder.
             on_late_output: Told what the shell's background processes write.
+
+        Raises:
+            SessionError: The folder is in `cwd`, within reach of a container's code.
         """
+        is_contained = environment is not None and environment.env_mode is EnvMode.Container
+        if is_contained and folder is not None and cwd is not None:
+            refuse_to_share(Path(folder), Path(cwd))
         self._given_folder = GivenFolder(folder)
         self._folder = self._given_folder.path
         self._owns_audit = audit is None
@@ -161,7 +168,7 @@ class ExecutorRegistry(ClosedByWith):
         self._session: SessionUse | None = None
         if environment is not None:
             # In a container code can only run where it is mounted.
-            mounted = cwd if environment.env_mode is EnvMode.Container else None
+            mounted = cwd if is_contained else None
             self._session = SessionUse(environment, session_id, mounted)
         self._cwd = cwd
         self._env = env

@@ -50,19 +50,6 @@ class SessionFolder:
         _check_working_directory(session_id, working_directory)
         return cls(path, working_directory)
 
-    def refuse_to_share(self) -> None:
-        """Raise SessionError if code that sees only `cwd` could exchange what we keep.
-
-        Whatever it put in the place of a folder of ours, such as a link to another one, would
-        be written to by us.
-        """
-        if self.path.resolve().is_relative_to(self.cwd.resolve()):
-            raise SessionError(
-                f"The working directory {self.cwd} cannot be given to a container: it holds"
-                f" {self.path}, where the session's records are kept, out of reach of its code."
-                " Choose a session_dir or env_dir outside of the working directory."
-            )
-
     @property
     def outputs(self) -> Path:
         """Where the whole output of executions is kept."""
@@ -72,6 +59,20 @@ class SessionFolder:
     def artifacts(self) -> Path:
         """Where images and other artifacts are saved."""
         return self.path / "ces" / "artifacts"
+
+
+def refuse_to_share(kept: Path, cwd: Path) -> None:
+    """Raise SessionError if a container's code, which is given `cwd`, could reach what we keep.
+
+    Whatever it put in the place of a folder of ours, such as a link to another one, would
+    be written to by us.
+    """
+    if kept.resolve().is_relative_to(cwd.resolve()):
+        raise SessionError(
+            f"The working directory {cwd} cannot be given to a container: it holds {kept}, where"
+            " outputs are kept out of reach of its code. Choose a session_dir, env_dir or folder"
+            " outside of the working directory."
+        )
 
 
 def _check_working_directory(session_id: str, path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
 from taskweaver_ext.ces.kernels.containers.mounts import refuse_ways_out, ways_out
+from taskweaver_ext.ces.registry import ExecutorRegistry
 from taskweaver_ext.errors import KernelStartError, SessionError
 from tests.support.containers import container_environment, require_engine
 
@@ -59,8 +60,10 @@ def test_code_is_not_given_the_folder_in_which_its_output_is_kept(tmp_path: Path
     (tmp_path / "link").symlink_to(tmp_path)
     with container_environment(tmp_path / "work") as environment:
         for cwd in (tmp_path, tmp_path / "link", tmp_path / "work" / "sessions" / "s1"):
-            with pytest.raises(SessionError, match="session_dir or env_dir outside"):
+            with pytest.raises(SessionError, match="outside of the working directory"):
                 environment.start_session("s1", cwd=cwd)
+        with pytest.raises(SessionError, match="outside of the working directory"):
+            ExecutorRegistry(environment, cwd=tmp_path, folder=tmp_path / "records")
 
         (tmp_path / "elsewhere").mkdir()
         environment.start_session("s1", cwd=tmp_path / "elsewhere")
