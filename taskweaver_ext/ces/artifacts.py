@@ -21,6 +21,8 @@ IMAGE_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif"
                   "image/webp": ".webp", "image/svg+xml": ".svg"}  # fmt: skip
 
 _MAX_CONTENT_BYTES = 64 << 20
+_MAX_TEXT_CHARACTERS = 1000
+"""Of a name or a preview; the contents are in the file."""
 
 
 class ArtifactStore:
@@ -50,14 +52,14 @@ class ArtifactStore:
                     mime_type=mime_type,
                     original_name=name,
                     file_name=str(self._write(name, content)),
-                    preview=str(bundle.get("text/plain", "")),
+                    preview=_short(bundle.get("text/plain")),
                 )
             )
         return artifacts
 
     def accept(self, announcement: Mapping[str, Any]) -> ExecutionArtifact | None:
         """Believe the announcement of a file if the file is one of the session's; else None."""
-        name = str(announcement.get("original_name") or announcement.get("name") or "artifact")
+        name = _short(announcement.get("original_name") or announcement.get("name") or "artifact")
         if "content" in announcement:
             path = self._keep_content(str(announcement.get("id", "artifact")), name, announcement)
         else:
@@ -65,12 +67,12 @@ class ArtifactStore:
         if path is None:
             return None
         return ExecutionArtifact(
-            name=str(announcement.get("name", "")),
-            type=str(announcement.get("type", "file")),
+            name=_short(announcement.get("name")),
+            type=_short(announcement.get("type", "file")),
             mime_type=mimetypes.guess_type(name)[0] or "",
             original_name=name,
             file_name=str(path),
-            preview=str(announcement.get("preview", "")),
+            preview=_short(announcement.get("preview")),
         )
 
     def _keep_content(
@@ -91,6 +93,10 @@ class ArtifactStore:
         with open(os.open(path, flags, 0o600), "wb") as file:
             file.write(content)
         return path
+
+
+def _short(text: object) -> str:
+    return "" if text is None else str(text)[:_MAX_TEXT_CHARACTERS]
 
 
 def _plain(name: str) -> str:

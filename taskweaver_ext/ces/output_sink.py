@@ -89,6 +89,7 @@ class OutputSink:
             stream: _Stream(folder / f"{name}.{stream}", _Tail(self._half)) for stream in STREAMS
         }
         self._total_bytes = 0
+        self._bytes_elsewhere = 0
         self._is_spilled = False
         self._failure: OSError | None = None
         self._lost_bytes = 0
@@ -97,8 +98,12 @@ class OutputSink:
 
     @property
     def limit_reached(self) -> bool:
-        """Whether more was written than the record may hold; the code is to be stopped."""
-        return self._total_bytes > self._max_bytes
+        """Whether more was written than may be kept; the code is to be stopped."""
+        return self._total_bytes + self._bytes_elsewhere > self._max_bytes
+
+    def count(self, size: int) -> None:
+        """Let something that the code had us keep elsewhere count as written."""
+        self._bytes_elsewhere += size
 
     @property
     def is_spilled(self) -> bool:

@@ -36,6 +36,9 @@ CATCH_UP_SECONDS = 5.0
 CANCELLED_CATCH_UP_SECONDS = 0.05
 """Whoever interrupts wants it to be over, not to watch the rest."""
 
+_MAX_NOTICES = 100
+_MORE_NOTICES = Notice(kind="host", message="More happened than can be told here.")
+
 _log = logging.getLogger(__name__)
 
 
@@ -83,9 +86,12 @@ class RecordedRun:
         self._delivery.put(event)
 
     def add_notice(self, notice: Notice) -> None:
-        """Add something the caller should know, once."""
-        if notice not in self.result.notices:
-            self.result.notices.append(notice)
+        """Add something the caller should know, once; what code causes without end, not all."""
+        notices = self.result.notices
+        if notice.kind == "host" and len(notices) >= _MAX_NOTICES:
+            notice = _MORE_NOTICES
+        if notice not in notices:
+            notices.append(notice)
 
     def take_notice(self, notice: HostNotice) -> None:
         """Tell the caller what happens to the place the code runs in."""

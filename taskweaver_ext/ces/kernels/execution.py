@@ -28,6 +28,7 @@ from taskweaver_ext.ces.output_sink import OutputSink
 from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput, RecordedRun
 from taskweaver_ext.ces.results import (
     Display,
+    ExecutionArtifact,
     ExecutionId,
     ExecutionStatus,
     KernelDeath,
@@ -42,6 +43,9 @@ OnInput: TypeAlias = Callable[[str, bool], str]
 _MAX_DISPLAY_CHARACTERS = 32 << 20
 _MAX_TEXT_CHARACTERS = 1 << 20
 _MAX_LOG_RECORDS = 10_000
+_MAX_LOG_CHARACTERS = 32 << 20
+_MAX_ARTIFACTS = 10_000
+_MAX_PATH_CHARACTERS = 500
 
 END_OF_INPUT = "\x04"
 """An answer that makes `input()` raise EOFError in the kernel."""
@@ -80,6 +84,8 @@ class Execution(RecordedRun):
         self._artifacts = artifacts
         self._on_input = on_input
         self._display_characters = 0
+        self._log_characters = 0
+        self._artifact_count = 0
         self._traceback = ""
 
     def take_message(self, message_type: str, content: dict[str, Any]) -> None:
@@ -96,6 +102,8 @@ class Execution(RecordedRun):
             self.take_output(content["name"], content["text"].encode("utf-8", "backslashreplace"))
 
     def _take_display(self, content: dict[str, Any], *, is_result: bool) -> None:
+        if self.has_too_much_output:
+            return
         bundle = content.get("data", {})
         if LOG_MIME in bundle:
             self._take_log(bundle[LOG_MIME])
@@ -117,10 +125,10 @@ class Execution(RecordedRun):
         )
         if is_result:
             self.result.output = self._bounded(str(bundle.get("text/plain", "")))
-        number = len(self.result.artifact) + 1
+        number = self._artifact_count + 1
         for artifact in self._artifacts.save_images(self.id, number, bundle):
-            self.result.artifact.append(artifact)
-            self.say(ArtifactProduced(execution_id=self.id, artifact=artifact))
+            self._sink.count(len(bundle[artifact.mime_type]))
+            self._add_artifact(artifact)
         self._display_characters += _characters_in(bundle)
         if self._display_characters <= _MAX_DISPLAY_CHARACTERS:
             self.result.displays.append(display)
@@ -153,19 +161,19 @@ class Execution(RecordedRun):
 
     def _take_log(self, record: dict[str, Any]) -> None:
         level, tag, message = (str(record.get(key, "")) for key in ("level", "tag", "message"))
-        if len(self.result.log) < _MAX_LOG_RECORDS:
+        count, self._log_characters = len(self.result.log), self._log_characters + len(message)
+        if count < _MAX_LOG_RECORDS and self._log_characters <= _MAX_LOG_CHARACTERS:
             self.result.log.append((level, tag, message))
         else:
             self._note_once(
-                f"Only the first {_MAX_LOG_RECORDS:,} log records are in result.log;"
-                " all were shown."
+                f"Only the first {count:,} log records are in result.log; all were shown."
             )
         self.say(LogRecorded(execution_id=self.id, level=level, tag=tag, message=message))
 
     def _take_artifact(self, announcement: dict[str, Any]) -> None:
         artifact = self._artifacts.accept(announcement)
         if artifact is None:
-            path = announcement.get("path", announcement.get("name"))
+            path = str(announcement.get("path", announcement.get("name")))[:_MAX_PATH_CHARACTERS]
             self.add_notice(
                 Notice(
                     kind="host",
@@ -174,7 +182,18 @@ class Execution(RecordedRun):
                 )
             )
             return
-        self.result.artifact.append(artifact)
+        self._sink.count(len(str(announcement.get("content", ""))))
+        self._add_artifact(artifact)
+
+    def _add_artifact(self, artifact: ExecutionArtifact) -> None:
+        self._artifact_count += 1
+        if self._artifact_count <= _MAX_ARTIFACTS:
+            self.result.artifact.append(artifact)
+        else:
+            self._note_once(
+                f"Only the first {_MAX_ARTIFACTS:,} artifacts are in result.artifact;"
+                " all were shown."
+            )
         self.say(ArtifactProduced(execution_id=self.id, artifact=artifact))
 
     def _bounded(self, text: str) -> str:

@@ -199,6 +199,38 @@ def test_the_output_limit_stops_the_code(open_environment: OpenEnvironment, tmp_
     assert result.variables_survived
 
 
+PUBLISH_WITHOUT_END = """
+import base64, itertools, os
+from IPython.display import publish_display_data
+content = base64.b64encode(os.urandom(500_000)).decode()
+for number in itertools.count():
+    publish_display_data({bundle})
+"""
+
+
+@pytest.mark.parametrize(
+    "bundle",
+    [
+        "{'image/png': content}",
+        "{'application/vnd.taskweaver.artifact+json': {'id': str(number), 'content': content}}",
+    ],
+    ids=["images", "contents of files"],
+)
+def test_files_that_are_made_of_messages_count_as_output(
+    open_environment: OpenEnvironment, tmp_path: Path, bundle: str
+) -> None:
+    with open_environment(tmp_path, max_output_bytes=5 * MEGABYTE) as limited:
+        limited.start_session("s1", session_dir=tmp_path / "s1")
+
+        result = limited.execute_code(
+            "s1", PUBLISH_WITHOUT_END.replace("{bundle}", bundle), timeout=30
+        )
+
+    kept = sum(path.stat().st_size for path in (tmp_path / "s1" / "ces").rglob("*.*"))
+    assert "OUTPUT_LIMIT" in (result.error or "")
+    assert kept <= 6 * MEGABYTE
+
+
 def test_output_over_the_limit_in_one_go_is_not_a_success(
     open_environment: OpenEnvironment, tmp_path: Path
 ) -> None:
