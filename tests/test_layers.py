@@ -64,6 +64,7 @@ ORDER = (
     "ces.kernels.spare",
     "ces.kernels.containers.base_image",
     "ces.kernels.containers.engine_events",
+    "ces.kernels.containers.engine_advice",
     "ces.kernels.containers.engine",
     "ces.kernels.containers.closed_network",
     "ces.kernels.containers.image",

@@ -23,6 +23,7 @@ from taskweaver_ext import config
 from taskweaver_ext.ces.child_environment import child_environment
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.interpreters import explain_why_unusable, find_python
+from taskweaver_ext.ces.kernels.containers.engine_advice import Trouble, advice_about_engine
 from taskweaver_ext.errors import ConfigError, TaskWeaverError
 from taskweaver_ext.llm.model_settings import ModelSettings
 from taskweaver_ext.session_folders import session_folders, size_of
@@ -254,7 +255,7 @@ def _check_docker() -> Finding:
             parts.hostname, parts.port or 2375, timeout=ENGINE_SECONDS
         )
     else:
-        return _no_docker(f"{address} is not an address this check can try")
+        return _no_docker(f"{address} is not an address this check can try", address)
     try:
         connection.request("GET", "/version")
         engine = json.loads(connection.getresponse().read())
@@ -264,16 +265,17 @@ def _check_docker() -> Finding:
             detail += ", without the image of kernels; build it with: taskweaver-ext image build"
         return Finding(name="docker", status="ok", detail=detail)
     except PermissionError:
-        return _no_docker(f"no permission to use {address}", "add this user to the docker group")
+        return _no_docker(f"no permission to use {address}", address, "denied")
+    except TimeoutError:
+        return _no_docker(f"the engine at {address} does not answer", address, "silent")
     except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
-        return _no_docker(f"cannot reach the engine at {address}: {error}")
+        return _no_docker(f"cannot reach the engine at {address}: {error}", address)
     finally:
         connection.close()
 
 
-def _no_docker(
-    detail: str, advice: str = "start Docker to run kernels in containers; local ones need none"
-) -> Finding:
+def _no_docker(detail: str, address: str, trouble: Trouble = "absent") -> Finding:
+    advice = f"{advice_about_engine(address, trouble)}; local kernels need no Docker"
     return Finding(name="docker", status="warning", detail=detail, advice=advice)
 
 

@@ -47,7 +47,7 @@ def build(tag: str, base: str, packages: tuple[str, ...], offline: bool) -> None
     try:
         engine = shared_engine(config.docker_host())
     except EngineGoneError as error:
-        raise KernelStartError(f"{error}. Start Docker, then try again.") from error
+        raise KernelStartError(f"{error}. {error.advice}, then try again.") from error
     build_image(
         engine,
         tag,

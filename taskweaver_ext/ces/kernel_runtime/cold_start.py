@@ -34,6 +34,8 @@ def main() -> None:
     load_runtime_package()
     with open(sys.argv[1], encoding="utf-8") as file:
         settings = json.load(file)
+    if settings.get("umask") is not None:
+        os.umask(settings["umask"])
     if "programs" in settings:
         from taskweaver_kernel.spawner import fork_spawner, serve  # type: ignore[import-not-found]
 

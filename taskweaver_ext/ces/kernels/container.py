@@ -85,7 +85,7 @@ class ContainerKernelHost:
         try:
             return self._start()
         except EngineGoneError as error:
-            raise missing_engine(str(error)) from error
+            raise missing_engine(error) from error
         except TimeoutError as error:
             raise self._start_error(
                 f"the kernel was not ready after {START_SECONDS:g} s"

@@ -6,6 +6,7 @@ with, and the sockets on which we listen. Programs can be run in it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -286,6 +287,7 @@ class ContainerBox:
         common = {
             "key": self.key,
             "programs": self.programs.address,
+            "umask": _umask(),
             "environment": {
                 name: value
                 for name, value in self.settings.environment.items()
@@ -368,6 +370,16 @@ def _remove_leftovers(engine: Engine) -> None:
             _log.info("removed the container %s, whose owner is gone", name)
     except EngineError as error:
         _log.warning("containers of crashed processes could not be looked for: %s", error)
+
+
+def _umask() -> int | None:
+    """Which permissions files of this process get not; None where only changing it would tell."""
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/status") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            if name == "Umask":
+                return int(value, 8)
+    return None
 
 
 def _published_ports(state: Mapping[str, Any]) -> dict[int, int]:

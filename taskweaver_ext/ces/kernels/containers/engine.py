@@ -23,6 +23,7 @@ from docker import APIClient
 from docker.types import IPAMConfig, IPAMPool
 from docker.types.daemon import CancellableStream
 
+from taskweaver_ext.ces.kernels.containers.engine_advice import Trouble, advice_about_engine
 from taskweaver_ext.ces.kernels.containers.engine_events import EngineEvents, OnChange
 
 LABEL = "taskweaver_ext"
@@ -33,6 +34,11 @@ _STATE_SECONDS = 2
 _ANSWER_SECONDS = 5
 """An engine that does not say a word within this time is not asked for more."""
 _BUILD_SECONDS = 900
+_WHY: Mapping[Trouble, str] = {
+    "absent": "",
+    "denied": ": permission denied",
+    "silent": ": it does not answer",
+}
 
 
 class EngineError(Exception):
@@ -41,6 +47,11 @@ class EngineError(Exception):
 
 class EngineGoneError(EngineError):
     """No engine answers."""
+
+    def __init__(self, reason: str, advice: str) -> None:
+        super().__init__(reason)
+        self.advice = advice
+        """What to do about it, without a full stop."""
 
 
 class NotInEngineError(EngineError):
@@ -349,12 +360,13 @@ def _translated(url: str) -> Iterator[None]:
         urllib3.exceptions.HTTPError,
         OSError,
     ) as error:
-        why = ""
+        trouble: Trouble = "absent"
         if isinstance(error, PermissionError):
-            why = ": permission denied"
+            trouble = "denied"
         elif isinstance(error, requests.exceptions.Timeout):
-            why = ": it does not answer"
-        raise EngineGoneError(f"cannot reach Docker at {place}{why}") from error
+            trouble = "silent"
+        reason = f"cannot reach Docker at {place}{_WHY[trouble]}"
+        raise EngineGoneError(reason, advice_about_engine(url, trouble)) from error
 
 
 def _knock(path: str) -> None:

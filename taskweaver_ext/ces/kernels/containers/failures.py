@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
+from taskweaver_ext.ces.kernels.containers.engine import EngineGoneError
 from taskweaver_ext.ces.kernels.containers.image import DEFAULT_IMAGE
 from taskweaver_ext.ces.kernels.containers.limits import size_text
 from taskweaver_ext.ces.results import KernelDeath
@@ -17,10 +18,11 @@ _KILLED = 128 + signal.SIGKILL
 """What the init process exits with when its child was killed, as a shell does."""
 
 
-def missing_engine(reason: str) -> KernelStartError:
+def missing_engine(error: EngineGoneError) -> KernelStartError:
     """The error for an engine that does not answer."""
+    reason = str(error)
     return KernelStartError(
-        f"{reason[0].upper()}{reason[1:]}. Start Docker, or use local kernels (--kernel local)."
+        f"{reason[0].upper()}{reason[1:]}. {error.advice}, or use local kernels (--kernel local)."
     )
 
 

@@ -68,7 +68,7 @@ class ProgramContainer:
                 box.start({"settings": {"has_kernel": False}})
                 box.programs.has_file("/")  # somebody answers
             except EngineGoneError as error:
-                raise missing_engine(str(error)) from error
+                raise missing_engine(error) from error
             except (EngineError, OSError, SiteGoneError) as error:
                 reason = f"it ended at once ({error})" if box.life.is_over else str(error)
                 log = box.log_tail()

@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import socket
+import sys
 import tarfile
 import tempfile
 import threading
@@ -23,7 +24,9 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import StatusChanged
 from taskweaver_ext.ces.kernels.containers.connection import SharedFolderLine
 from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
-from taskweaver_ext.ces.kernels.containers.engine import Engine
+from taskweaver_ext.ces.kernels.containers.engine import Engine, EngineGoneError
+from taskweaver_ext.ces.kernels.containers.engine_advice import Trouble, advice_about_engine
+from taskweaver_ext.ces.kernels.containers.failures import missing_engine
 from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.kernels.wire import CONTROL_PORT, STDIN_PORT, Waker
 from taskweaver_ext.ces.results import ExecutionStatus
@@ -249,6 +252,37 @@ def test_a_missing_engine_is_said(tmp_path: Path) -> None:
         pytest.raises(KernelStartError, match=r"Cannot reach Docker at .*/no\.sock\. Start Docker"),
     ):
         environment.start_session("s1")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="services are started otherwise elsewhere")
+@pytest.mark.parametrize(
+    ("url", "trouble", "command"),
+    [
+        ("unix:///run/docker.sock", "absent", "sudo systemctl start docker"),
+        ("unix:///run/docker.sock", "silent", "sudo systemctl restart docker"),
+        ("unix:///run/docker.sock", "denied", "sudo usermod -aG docker $USER"),
+        ("tcp://10.0.0.1:2375", "silent", "correct DOCKER_HOST"),
+    ],
+)
+def test_the_command_that_helps_is_named(url: str, trouble: Trouble, command: str) -> None:
+    assert command in advice_about_engine(url, trouble)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_an_engine_that_one_may_not_use_is_said(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener, tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        listener.bind(f"{folder}/engine.sock")
+        os.chmod(f"{folder}/engine.sock", 0o600)
+        listener.listen()
+        os.seteuid(65534)
+        try:
+            with pytest.raises(EngineGoneError, match="permission denied") as caught:
+                Engine(f"unix://{folder}/engine.sock")
+        finally:
+            os.seteuid(0)
+
+    assert "usermod -aG docker" in str(missing_engine(caught.value))
 
 
 def test_an_image_without_python_is_said(tmp_path: Path, engine: Engine) -> None:

@@ -188,14 +188,17 @@ def test_a_caller_who_is_not_root_owns_what_the_code_makes(
 
         said = call_as_somebody_else(engine, lambda: use_kernel_and_shell(engine, folder))
 
-        owners = {path.name: path.stat().st_uid for path in folder.glob("cwd/by-*")}
+        made = {path.name: path.stat() for path in folder.glob("cwd/by-*")}
     assert said == f"{SOMEBODY}\n{SOMEBODY}\n"
-    assert owners == {"by-the-kernel": SOMEBODY, "by-the-shell": SOMEBODY}
+    assert set(made) == {"by-the-kernel", "by-the-shell"}
+    assert {status.st_uid for status in made.values()} == {SOMEBODY}
+    assert {stat.S_IMODE(status.st_mode) for status in made.values()} == {0o640}
 
 
 def use_kernel_and_shell(engine: Engine, folder: Path) -> str:
     settings = ContainerSettings(engine_url=engine.url, image=IMAGE)
     (folder / "cwd").mkdir()
+    os.umask(0o027)
     with (
         Environment(folder / "env", EnvMode.Container, container=settings) as environment,
         ExecutorRegistry(environment, "s1", cwd=folder / "cwd") as registry,
