@@ -2,7 +2,8 @@
 
 Whoever needs it first starts it, under a lock; the others find it by a file
 in a private folder. Whether it lives is told by a lock that only it holds, so
-that a file left behind by a killed gateway is never believed.
+that a file left behind by a killed gateway is never believed. Which process
+it is stands in the file that is locked, from its first moment on.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import contextlib
 import fcntl
 import json
 import os
-import secrets
 import signal
 import socket
 import subprocess
@@ -34,6 +34,7 @@ from taskweaver_ext.errors import ConfigError, KernelStartError
 IDLE_SECONDS = 900.0
 """How long the gateway stays without kernels."""
 
+_ATTEMPTS = 3
 _START_SECONDS = 60.0
 _LOCK_SECONDS = 2 * _START_SECONDS
 _HEALTH_SECONDS = 5.0
@@ -72,7 +73,7 @@ class RunningGateway:
 
 def default_folder() -> Path:
     """Where this user's gateway on this machine leaves its files; homes may be shared."""
-    return Path.home() / ".taskweaver" / "gateway" / socket.gethostname()
+    return config.home_folder() / "gateway" / socket.gethostname()
 
 
 def find_gateway() -> GatewaySettings:
@@ -102,11 +103,17 @@ class SharedGateway:
 
     def connect(self) -> GatewaySettings:
         """Find the gateway or start it; raises KernelStartError, or ConfigError without one."""
-        self._prepare_folder()
-        running = self.status()
-        if running is None or not running.is_healthy():
-            with self._lock():
-                running = self._recover()
+        try:
+            self._prepare_folder()
+            running = self.status()
+            if running is None or not running.is_healthy():
+                with self._lock():
+                    running = self._recover()
+        except OSError as error:
+            raise KernelStartError(
+                f"The folder {self._folder} of the shared gateway cannot be used: {error}."
+                " Remove it, or make it yours."
+            ) from error
         return GatewaySettings(url=running.url, token=running.token)
 
     def status(self) -> RunningGateway | None:
@@ -114,7 +121,10 @@ class SharedGateway:
         if not self._is_alive():
             return None
         try:
-            described = json.loads((self._folder / _METADATA_FILE).read_text())
+            with open(self._folder / _METADATA_FILE) as file:
+                if os.fstat(file.fileno()).st_uid != os.getuid():
+                    return None  # somebody else may say anything
+                described = json.load(file)
             return RunningGateway(
                 int(described["pid"]),
                 str(described["url"]),
@@ -129,20 +139,13 @@ class SharedGateway:
         if not self._folder.is_dir():
             return False
         with self._lock():
-            running = self._wait_for_metadata(None) if self._is_alive() else None
-            if running is None:
-                return False
-            self._end(running)
-            return True
+            return self._end()
 
     def _prepare_folder(self) -> None:
-        try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._folder.chmod(0o700)
-        except OSError as error:
-            raise KernelStartError(
-                f"The folder {self._folder} of the shared gateway cannot be made: {error}."
-            ) from error
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._folder.stat().st_uid != os.getuid():
+            raise PermissionError("it belongs to another user")
+        self._folder.chmod(0o700)
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
@@ -173,46 +176,55 @@ class SharedGateway:
 
     def _recover(self) -> RunningGateway:
         """With the lock: use what others have started meanwhile, or replace what is broken."""
-        if self._is_alive():
-            running = self._wait_for_metadata(None)
+        for _ in range(_ATTEMPTS):
+            running = self._wait_for_metadata(None) if self._is_alive() else self._start()
             if running is not None and running.is_healthy():
                 return running
-            if running is not None:
-                self._end(running)
-        return self._start()
+            self._end()
+        raise KernelStartError(
+            f"The shared gateway was started {_ATTEMPTS} times, and each time it was killed or"
+            f" did not answer; its log is {self._folder / _LOG_FILE}: {self._last_words()}"
+        )
 
-    def _start(self) -> RunningGateway:
+    def _start(self) -> RunningGateway | None:
+        """Start a gateway; None when it was killed before it was ready."""
         if find_spec("kernel_gateway") is None:
             raise ConfigError(
                 "There is no gateway to use: set TASKWEAVER_GATEWAY_URL, or install one for this"
                 " machine with: pip install jupyter_kernel_gateway"
             )
+        self._forget_the_last()
         files = [str(self._folder / name) for name in (_ALIVE_FILE, _METADATA_FILE)]
         with open(self._folder / _LOG_FILE, "w") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", str(_SCRIPT), *files, str(self._idle_seconds)],
-                stdin=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd="/",
                 env=child_environment(),
                 start_new_session=True,
-                text=True,
             )
         # It outlives us, and is reaped if it does not.
         threading.Thread(target=process.wait, name="taskweaver-gateway", daemon=True).start()
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), process.stdin as token:
-            token.write(f"{secrets.token_urlsafe(32)}\n")
         running = self._wait_for_metadata(process)
-        if running is None:
+        if running is None and (process.returncode is None or process.returncode >= 0):
+            process.kill()
             raise KernelStartError(
                 f"The shared gateway did not start; its log is {self._folder / _LOG_FILE}:"
                 f" {self._last_words()}"
             )
         return running
 
-    def _wait_for_metadata(self, process: subprocess.Popen[str] | None) -> RunningGateway | None:
+    def _forget_the_last(self) -> None:
+        """Nobody must take for the next gateway's what a dead one has left."""
+        with open(self._folder / _ALIVE_FILE, "a") as file:
+            # One that starts just now, because who began it was killed, has nothing to forget.
+            if _has_locked(file):
+                file.truncate(0)
+                (self._folder / _METADATA_FILE).unlink(missing_ok=True)
+
+    def _wait_for_metadata(self, process: subprocess.Popen[bytes] | None) -> RunningGateway | None:
         """Wait until the gateway has said where it is; None when it has ended instead."""
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
@@ -225,15 +237,27 @@ class SharedGateway:
             threading.Event().wait(_POLL_SECONDS)
         return None
 
-    def _end(self, running: RunningGateway) -> None:
+    def _end(self) -> bool:
+        """End the gateway, whatever it does; False when there is none."""
+        if not self._is_alive():
+            return False
         for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(running.pid, number)
             deadline = time.monotonic() + _STOP_SECONDS
+            is_told = False
             while self._is_alive() and time.monotonic() < deadline:
+                if not is_told and (pid := self._pid()) is not None:
+                    is_told = True
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, number)
                 threading.Event().wait(_POLL_SECONDS)
-            if not self._is_alive():
-                return
+        return True
+
+    def _pid(self) -> int | None:
+        """Which process the gateway is that holds its lock, once it has said so."""
+        try:
+            return int((self._folder / _ALIVE_FILE).read_text())
+        except (OSError, ValueError):
+            return None
 
     def _last_words(self) -> str:
         text = (self._folder / _LOG_FILE).read_text(errors="replace")

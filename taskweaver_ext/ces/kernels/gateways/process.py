@@ -2,10 +2,10 @@
 
     python process.py LOCK_FILE METADATA_FILE IDLE_SECONDS
 
-The token comes on standard input. As long as this process lives it holds the
-lock, so nobody has to guess from a process id; when it listens it writes the
-metadata. It ends when no kernel has been there for IDLE_SECONDS, and ends
-kernels whose client is gone.
+As long as this process lives it holds the lock, and its process id stands in
+that file, so nobody has to guess whose it is; when it listens it writes the
+metadata, with a token that it has made up. It ends when no kernel has been
+there for IDLE_SECONDS, and ends kernels whose client is gone.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ _DEATH_SECONDS = 0.5
 """How often the gateway looks whether its kernels live."""
 
 
-def hold_lock(path: Path) -> int:
-    """Become the one gateway, until this process ends; exits when another one is."""
+def hold_lock(path: Path) -> None:
+    """Become the one gateway, until this process has ended; exits when another one is."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     deadline = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
+            os.truncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+            return  # the system closes it, and not before the end
         except BlockingIOError:
             # Somebody may only have looked whether it is locked.
             if time.monotonic() > deadline:
@@ -88,9 +90,9 @@ def main() -> None:
         Path(sys.argv[2]),
         float(sys.argv[3]),
     )
-    token = sys.stdin.readline().strip()
-    lock = hold_lock(lock_path)
+    hold_lock(lock_path)
     metadata_path.unlink(missing_ok=True)
+    token = secrets.token_urlsafe(32)
     app = KernelGatewayApp.instance(config=gateway_config(token))
     app.initialize([])
     write_metadata(
@@ -106,7 +108,6 @@ def main() -> None:
     PeriodicCallback(watch.look, min(5.0, idle_seconds / 4) * 1000).start()
     app.start()
     metadata_path.unlink(missing_ok=True)
-    os.close(lock)
 
 
 def gateway_config(token: str) -> Config:

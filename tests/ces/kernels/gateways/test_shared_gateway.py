@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -19,7 +20,7 @@ from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.kernels.shared_gateway import SharedGateway
 from taskweaver_ext.ces.results import ExecutionStatus
 from taskweaver_ext.errors import KernelStartError
-from tests.support.executions import wait_until
+from tests.support.executions import LIMIT_SECONDS, wait_until
 
 RACERS = 20
 
@@ -30,6 +31,16 @@ from taskweaver_ext.ces.kernels.shared_gateway import SharedGateway
 gateway = SharedGateway(Path(sys.argv[1]))
 for _ in sys.stdin:  # one line for each race
     print(gateway.connect().url, flush=True)
+"""
+
+
+HANGS = """
+import fcntl, os, signal, sys
+alive = open(sys.argv[1], "w")
+fcntl.flock(alive, fcntl.LOCK_EX)
+alive.write(str(os.getpid()))
+alive.flush()
+signal.pause()
 """
 
 
@@ -109,6 +120,55 @@ def test_what_a_dead_gateway_left_is_not_believed(folder: Path) -> None:
     settings = SharedGateway(folder).connect()
 
     assert settings.url != "http://127.0.0.1:9"
+
+
+def test_one_that_is_killed_while_it_starts_is_started_again(folder: Path) -> None:
+    gateway = SharedGateway(folder)
+
+    with ThreadPoolExecutor(1) as pool:
+        connecting = pool.submit(gateway.connect)
+        wait_until(lambda: gateway._pid() is not None)
+        os.kill(gateway._pid() or 0, signal.SIGKILL)
+        settings = connecting.result(LIMIT_SECONDS)
+
+    running = gateway.status()
+    assert running is not None
+    assert running.url == settings.url
+
+
+def test_one_that_hangs_while_it_starts_is_ended_on_command(folder: Path) -> None:
+    gateway = SharedGateway(folder)
+    folder.mkdir()
+    hanging = subprocess.Popen([sys.executable, "-c", HANGS, str(folder / "alive")])
+    wait_until(lambda: gateway._pid() is not None)
+
+    assert gateway.stop()
+
+    assert hanging.wait(LIMIT_SECONDS) == -signal.SIGTERM
+
+
+def test_the_folder_of_another_user_is_not_used(folder: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can give a folder away")
+    folder.mkdir()
+    os.chown(folder, 12345, 12345)
+
+    with pytest.raises(KernelStartError, match="belongs to another user"):
+        SharedGateway(folder).connect()
+
+
+@pytest.mark.parametrize("content", ["{", '{"pid": "x"}'])
+def test_metadata_that_make_no_sense_are_replaced(content: str, folder: Path) -> None:
+    folder.mkdir(mode=0o755)
+    for name in ("gateway.json", "alive", "lock"):
+        (folder / name).write_text(content)
+
+    settings = SharedGateway(folder).connect()
+
+    running = SharedGateway(folder).status()
+    assert running is not None
+    assert running.url == settings.url
+    assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_one_that_hangs_is_replaced(folder: Path) -> None:
