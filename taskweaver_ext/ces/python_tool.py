@@ -37,6 +37,9 @@ IDLE_SECONDS = 300.0
 MAX_DEATHS_IN_A_ROW = 2
 """A kernel that died is started again by itself once; a second death is for somebody to look at."""
 
+_NOT_IN_NAMES = re.compile(r"^[.-]|[^A-Za-z0-9_.-]")
+_MAX_READABLE_CHARACTERS = 64
+_DIGEST_CHARACTERS = 12
 _ARTIFACT = re.compile(r"(?:artifact://)?([A-Za-z0-9-]{1,64})")
 
 
@@ -119,7 +122,13 @@ class PythonTool(ClosedByWith):
         session_id: str = "default",
         on_event: OnCellEvent | None = None,
     ) -> PythonCallResult:
-        """Run a call as a model wrote it; one that makes no sense is an error the model reads."""
+        """Run a call as a model wrote it; one that makes no sense is an error the model reads.
+
+        Args:
+            arguments: As `schema` describes them.
+            session_id: Any text; calls with the same one share their kernels.
+            on_event: As for `run`.
+        """
         try:
             call = parse_call(arguments)
         except ValueError as error:
@@ -256,7 +265,7 @@ class PythonTool(ClosedByWith):
         """The kernel session for a call: the one of its folder, or a fresh one."""
         # One folder, one kernel, however the path to it was written.
         cwd = Path(os.path.normpath(self._cwd / Path(call.cwd or "").expanduser()))
-        key = f"{session_id}-{hashlib.sha256(repr(cwd).encode()).hexdigest()[:8]}"
+        key = _name_of(session_id, cwd)
         is_fresh = self._lifetime == "call"
         if is_fresh:
             key += f"-{uuid.uuid4().hex[:8]}"
@@ -287,6 +296,13 @@ class PythonTool(ClosedByWith):
     def _forget(self, session_id: str, key: str) -> None:
         with self._lock:
             self._started.get(session_id, set()).discard(key)
+
+
+def _name_of(session_id: str, cwd: Path) -> str:
+    """What a session's kernel for a folder is called: readable, and a file name whatever it is."""
+    readable = _NOT_IN_NAMES.sub("_", session_id)[:_MAX_READABLE_CHARACTERS]
+    digest = hashlib.sha256(repr((session_id, cwd)).encode()).hexdigest()
+    return f"{readable or '_'}-{digest[:_DIGEST_CHARACTERS]}"
 
 
 class _Queue:

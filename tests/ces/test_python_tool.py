@@ -103,6 +103,25 @@ def test_kernels_are_kept_by_session_and_folder(tool: PythonTool, tmp_path: Path
     assert words[0] == words[3]
 
 
+def test_any_text_may_name_a_session(tool: PythonTool) -> None:
+    names = ("user:1", "user/1", "..", "", "-", "é", "x" * 300)
+
+    for name in names:
+        tool.run([f"name = {name!r}"], session_id=name)
+        result = tool.run(["print(name)"], session_id=name)
+        tool.end_session(name)
+
+        assert result.text == (name or "(no output)")
+
+
+def test_what_may_be_left_out_may_be_null(tool: PythonTool) -> None:
+    cell = {"code": "print('hi')", "title": None}
+
+    result = tool.call({"cells": [cell], "timeout": None, "cwd": None, "reset": None})
+
+    assert result.text == "hi"
+
+
 def test_a_folder_that_does_not_exist_is_refused_before_anything_runs(tool: PythonTool) -> None:
     result = tool.run(["1"], cwd="nowhere")
 
@@ -215,9 +234,9 @@ def test_events_come_while_the_cells_run_with_the_number_of_the_cell(tool: Pytho
 
 def test_displays_become_text_and_data_in_their_places(tool: PythonTool) -> None:
     code = """
-from IPython.display import HTML, JSON, Image, Markdown, display
+from IPython.display import HTML, JSON, Image, Latex, Markdown, display
 print("before", end="")
-display(HTML("<p>see <b>this</b></p>"), Markdown("# Title"), JSON({"a": [1, None]}))
+display(HTML("<p>see <b>this</b></p>"), Markdown("# Title"), JSON({"a": [1, None]}), Latex("$x$"))
 display({"application/vnd.taskweaver.status+json": {"op": "glob", "count": 2}}, raw=True)
 display({"image/png": "aGk=", "text/plain": "<Figure>"}, raw=True)
 print("after")
@@ -227,7 +246,7 @@ print("after")
 
     assert cell.output == (
         "before\nsee **this**\n# Title\n{1 key}\n  a: [2 items]\n    [0]: 1\n    [1]: null\n"
-        "<Figure>\nafter\n"
+        "$x$\n<Figure>\nafter\n"
     )
     assert cell.outputs == (
         MarkdownOutput("# Title"),

@@ -1,7 +1,7 @@
 """What a display says: its text for a model, and its data for whoever can show more.
 
 Of a bundle of representations Markdown is the best text, then plain text, then HTML turned
-into Markdown. JSON, PNG images and status reports are handed on as data beside it.
+into Markdown, then LaTeX. JSON, PNG images and status reports are handed on as data beside it.
 """
 
 from __future__ import annotations
@@ -86,6 +86,8 @@ def _text_of(bundle: Mapping[str, Any]) -> str:
         return plain
     if isinstance(html, str):
         return html_to_markdown(html)
+    if isinstance(latex := bundle.get("text/latex"), str):
+        return latex
     if "application/json" in bundle:
         return json_tree(bundle["application/json"])
     return plain if isinstance(plain, str) else ""

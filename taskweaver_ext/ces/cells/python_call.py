@@ -163,7 +163,10 @@ def clamp_timeout(requested: float | None, at_most: float = 0.0) -> float | None
 
 
 def parse_call(arguments: Mapping[str, Any]) -> PythonCall:
-    """Read a call as a model wrote it; a ValueError names every mistake."""
+    """Read a call as a model wrote it; a ValueError names every mistake.
+
+    What may be left out may be null as well: some APIs make models name every parameter.
+    """
     if not isinstance(arguments, Mapping):
         raise ValueError("The call cannot be understood: it must be an object with cells.")
     mistakes = [
@@ -180,7 +183,7 @@ def parse_call(arguments: Mapping[str, Any]) -> PythonCall:
         mistakes.append("timeout must be a number of seconds")
     if not isinstance(arguments.get("cwd"), str | None):
         mistakes.append("cwd must be the path of a folder")
-    if not isinstance(arguments.get("reset", False), bool):
+    if not isinstance(arguments.get("reset"), bool | None):
         mistakes.append("reset must be true or false")
     if mistakes:
         raise ValueError("The call cannot be understood: " + "; ".join(sorted(mistakes)) + ".")
@@ -188,7 +191,7 @@ def parse_call(arguments: Mapping[str, Any]) -> PythonCall:
         cells=tuple(Cell(code=c["code"], title=_one_line(c.get("title"))) for c in cells or ()),
         timeout=timeout,
         cwd=arguments.get("cwd"),
-        reset=arguments.get("reset", False),
+        reset=bool(arguments.get("reset")),
     )
 
 
