@@ -18,6 +18,8 @@ ORDER = (
     "config",
     "text.surrogates",
     "text.cell_row",
+    "text.colors",
+    "text.open_line",
     "text.terminal",
     "text.truncation",
     "text.json_stream",

@@ -49,6 +49,11 @@ class CellRow:
             position += len(run)
         return position
 
+    @property
+    def width(self) -> int:
+        """How many cells have been filled."""
+        return len(self._cells)
+
     def move_back(self, cells: int) -> None:
         self.column = max(0, self.column - cells)
 

@@ -6,8 +6,9 @@ split into pieces.
 `TerminalFilter` removes whatever could drive a terminal: cursor movement, titles,
 clipboard, hyperlinks, character sets, screen switching, control characters, bidi
 overrides. Plain colours may stay. `LineFolder` folds what a program does to one line
-(carriage returns, backspaces, erasing) into what is left of it, so that progress bars
-reach the model and the transcript as their last state instead of a thousand rewrites.
+(carriage returns, backspaces, erasing, moving up a few lines) into what is left of it, so
+that progress bars, also several at a time, reach the model and the transcript as their last
+state instead of a thousand rewrites.
 
 A sequence without an end swallows little:
 
@@ -23,18 +24,17 @@ What follows is ordinary text again.
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Sequence
 
-from taskweaver_ext.text.cell_row import CellRow
+from taskweaver_ext.text.colors import RESET, restyle, style_change
+from taskweaver_ext.text.open_line import OpenLine
 
 MAX_CSI_PARAMETERS = 128
 MAX_STRING_CHARS = 65_536
 MAX_LINE_CHARS = 262_144
 """A longer line is released in pieces of this length, as a terminal this wide would wrap it."""
-
-_RESET = "\x1b[0m"
+MAX_OPEN_LINES = 12
+"""So many complete lines may wait to be written again."""
 
 # `bytes.translate` is the fastest look at ASCII text there is: about 1 GB/s.
 _UNSAFE_ASCII = bytes([*range(0x08), 0x0B, 0x0C, *range(0x0E, 0x20), 0x7F])
@@ -47,6 +47,8 @@ _SEQUENCE = re.compile(
         (?P<colors> [0-9;:]{{0,{MAX_CSI_PARAMETERS}}} ) m
       | (?P<erase> [02]? ) K
       | (?P<to_start> [01]? ) G
+      | (?P<rows> [0-9]{{0,4}} [ABEF] )
+      | (?P<below> 0? ) J
       | [0-?]{{0,{MAX_CSI_PARAMETERS}}} [\x20-/]{{0,16}} (?P<csi_end> [@-~] )?
     )
   | \x1b [\x20-/]{{0,16}} (?P<escape_end> [0-~] )?
@@ -57,18 +59,8 @@ _SEQUENCE = re.compile(
 )
 _STRING_END = re.compile("[\x07\n\r\x18\x1a\x1b\x9c]")
 
-_FOLDED = re.compile(r"[^\r\b\x1b]+|\r+|[\b]+|\x1b\[[0-9;:]*[mK]")
+_FOLDED = re.compile(r"[^\r\b\x1b]+|\r+|[\b]+|\x1b\[[0-9;:]*[mKABJ]")
 _COLOR = re.compile("(\x1b\\[[0-9;:]*m)")
-
-_ATTRIBUTES = ((1, 22), (2, 22), (3, 23), (4, 24), (21, 24), (7, 27), (9, 29), (53, 55))
-# What a colour code sets, named by the code that takes it back.
-_SLOTS = {
-    **dict(_ATTRIBUTES),
-    **dict.fromkeys([*range(30, 39), *range(90, 98)], 39),
-    **dict.fromkeys([*range(40, 49), *range(100, 108)], 49),
-    58: 59,
-}
-_SUBPARAMETERS = re.compile(r"(4|38|48|58)(?::[0-9]{0,3}){1,6}")
 
 
 class TerminalFilter:
@@ -80,7 +72,8 @@ class TerminalFilter:
 
     Args:
         keep_line_edits: For a folder, not for a terminal: also pass the erasing of a line
-            (as `ESC [0K` and `ESC [2K`) and the return to its start (as `\\r`).
+            (as `ESC [0K` and `ESC [2K`) and of all below (as `ESC [J`), the return to its
+            start (as `\\r`), and moves to other lines (as `ESC [nA` and `ESC [nB`).
     """
 
     def __init__(self, keep_colors: bool = True, *, keep_line_edits: bool = False) -> None:
@@ -124,13 +117,17 @@ class TerminalFilter:
             case "string":
                 self._string_room = MAX_STRING_CHARS
             case "colors" if self._keep_colors:
-                self._style = _restyle(self._style, sequence["colors"])
+                self._style = restyle(self._style, sequence["colors"])
                 if not self._style:
                     kept.append(self._end_style())
             case "erase" if self._keep_line_edits:
                 kept.append(f"\x1b[{sequence['erase'] or '0'}K")
             case "to_start" if self._keep_line_edits:
                 kept.append("\r")
+            case "rows" if self._keep_line_edits:
+                kept.append(_row_move(sequence["rows"]))
+            case "below" if self._keep_line_edits:
+                kept.append("\x1b[J")
             case "surrogate":
                 kept.append(self._in_style("\ufffd"))
             case None if sequence.end() == len(text):
@@ -153,7 +150,7 @@ class TerminalFilter:
         """Open colours only when there is text to show in them."""
         if not text or self._style == self._shown_style:
             return text
-        change = _style_change(self._shown_style, self._style)
+        change = style_change(self._shown_style, self._style)
         self._shown_style = self._style
         return change + text
 
@@ -161,41 +158,69 @@ class TerminalFilter:
         """Close colours at once: whoever writes to the terminal next must not inherit them."""
         is_open = bool(self._shown_style)
         self._shown_style = ""
-        return _RESET if is_open else ""
+        return RESET if is_open else ""
 
 
 class LineFolder:
-    """Keep the line being written; release lines once they are final.
+    """Keep the lines that may still change; release them once they are final.
 
     Takes output as it comes: it is filtered on the way in. Each line stands alone: it
     opens the colours it begins with and closes those it ends with. A rewritten line has
     its tabs turned into spaces and loses the trailing spaces that bars are wiped with; all
     other lines keep every character.
+
+    A line is final when the next one begins, with two exceptions: bars that stand below each
+    other are written again by turns, and so are the lines that a program once moved up to.
     """
 
     def __init__(self, keep_colors: bool = True, *, max_line_chars: int = MAX_LINE_CHARS) -> None:
         self._filter = TerminalFilter(keep_colors, keep_line_edits=True)
         self._max_line_chars = max_line_chars
         self._style = ""
-        self._runs: list[tuple[str, str]] = []  # (style, text), while the line only grows
-        self._length = 0
-        self._row: CellRow | None = None  # the line instead, once it was written over
-        self._is_returned = False
+        self._open = [OpenLine()]
+        """Never empty; only the last has not been completed."""
+        self._current = 0
+        """Which of them is being written."""
+        self._reach = 0
+        """How many lines up the program has moved so far."""
 
     def feed(self, text: str) -> list[str]:
         """Take the next piece of output and return the lines it completed, oldest first."""
         return self._fold(self._filter.feed(text))
 
     @property
+    def open_lines(self) -> list[str]:
+        """What is to be seen of the lines that may still change, complete or begun."""
+        complete = [line.text for line in self._open[:-1] if line.is_used]
+        return [*complete, self.partial_line] if self.partial_line else complete
+
+    @property
     def partial_line(self) -> str:
-        """What is to be seen of the line being written."""
-        return _paint(self._row.runs() if self._row else self._runs)
+        """What is to be seen of the line that was not completed."""
+        return self._open[-1].text
+
+    def release(self) -> list[str]:
+        """Return the complete lines that wait to be written again: something else comes below."""
+        lines = _texts(self._open[:-1])
+        del self._open[:-1]
+        self._current = 0
+        return lines
 
     def close(self) -> list[str]:
-        """Return the last line if it was never completed, else nothing."""
+        """Return the lines that were not final; the last of them only if it has begun."""
+        complete, last = self.end()
+        return [*complete, last] if last else complete
+
+    def end(self) -> tuple[list[str], str]:
+        """Return the complete lines that were not final, and the one that was not completed."""
         self._filter.close()
-        last = self._release()
-        return [last] if last else []
+        complete, last = self.release(), self._open[-1].finish()
+        self._begin()
+        return complete, last
+
+    def _begin(self) -> None:
+        self._open = [OpenLine()]
+        self._current = 0
 
     def _fold(self, text: str) -> list[str]:
         lines: list[str] = []
@@ -205,80 +230,84 @@ class LineFolder:
             self._take_text(text, lines)
             return lines
         for token in _FOLDED.findall(text):
+            line = self._open[self._current]
             if token[0] == "\r":
-                # Nothing is rewritten until text follows: a newline may come instead.
-                self._is_returned = True
+                line.return_to_start()
             elif token[0] == "\b":
-                self._spread().move_back(len(token))
-            elif token[-1] == "K" and token[0] == "\x1b":
-                self._erase(token[2])
+                line.move_back(len(token))
             elif token[0] == "\x1b":
-                self._style = _restyle(self._style, token[2:-1])
+                self._take_edit(line, token[2:-1], token[-1])
             else:
                 self._take_text(token, lines)
         return lines
+
+    def _take_edit(self, line: OpenLine, parameters: str, kind: str) -> None:
+        match kind:
+            case "m":
+                self._style = restyle(self._style, parameters)
+            case "K":
+                line.erase(is_whole=parameters == "2")
+            case "J":
+                line.erase(is_whole=False)
+                del self._open[self._current + 1 :]
+            case "A":
+                self._move(-int(parameters))
+            case "B":
+                self._move(int(parameters))
 
     def _take_text(self, text: str, lines: list[str]) -> None:
         first, *others = text.split("\n")
         self._write(first, lines)
         if not others:
             return
-        lines.append(self._release())
+        self._end_line(lines)
         last = others.pop()
         is_long = len(text) > self._max_line_chars and any(
             len(line) > self._max_line_chars for line in others
         )
-        if self._style or is_long:
+        if self._style or is_long or len(self._open) > 1 or self._reach:
             for line in others:
                 self._write(line, lines)
-                lines.append(self._release())
+                self._end_line(lines)
         else:
             lines += others
         self._write(last, lines)
 
     def _write(self, text: str, lines: list[str]) -> None:
         position = 0
-        if text and (self._row or self._is_returned):
-            position = self._spread().write(text, self._style, self._max_line_chars)
-            if position < len(text):
-                lines.append(self._release())
         while position < len(text):
-            room = self._max_line_chars - self._length
-            if not room:
-                lines.append(self._release())
-                continue
-            piece = text[position : position + room]
-            self._runs.append((self._style, piece))
-            self._length += len(piece)
-            position += len(piece)
+            line = self._open[self._current]
+            position = line.write(text, position, self._style, self._max_line_chars)
+            if position < len(text):  # it is full: what follows begins another
+                lines += _texts(self._open)
+                self._begin()
 
-    def _erase(self, part: str) -> None:
-        if part == "2":
-            self._is_returned = True  # whoever erases the whole line also begins it again
-        # Programs erase behind the end of a growing line all the time; nothing is there.
-        if self._row or self._is_returned:
-            self._spread().erase_from_cursor()
+    def _end_line(self, lines: list[str]) -> None:
+        """Go to the start of the next line, and release those that are final."""
+        self._open[self._current].is_used = True
+        self._current += 1
+        if self._current < len(self._open):
+            self._open[self._current].return_to_start()
+            return
+        self._open.append(OpenLine())
+        bars = 0
+        while bars < len(self._open) - 1 and self._open[-2 - bars].is_rewritten:
+            bars += 1
+        count = len(self._open) - 1 - min(MAX_OPEN_LINES, max(bars, self._reach))
+        lines += _texts(self._open[:count])
+        del self._open[:count]
+        self._current -= count
 
-    def _spread(self) -> CellRow:
-        """Lay the line out in cells, the cursor where the next character goes."""
-        if self._row is None:
-            self._row = CellRow()
-            for style, text in self._runs:
-                self._row.write(text, style, sys.maxsize)
-        if self._is_returned:
-            self._row.column = 0
-            self._is_returned = False
-        return self._row
-
-    def _release(self) -> str:
-        if self._row:
-            self._row.trim()
-        line = self.partial_line
-        self._runs = []
-        self._length = 0
-        self._row = None
-        self._is_returned = False
-        return line
+    def _move(self, rows: int) -> None:
+        """Go up or down; not below the last line, nor far up."""
+        missing = min(-(self._current + rows), MAX_OPEN_LINES + 1 - len(self._open))
+        if missing > 0:  # they have been released: what is written there now comes once more
+            self._open[:0] = [OpenLine() for _ in range(missing)]
+            self._current += missing
+        column = self._open[self._current].column
+        self._current = max(0, min(self._current + rows, len(self._open) - 1))
+        self._open[self._current].column = column
+        self._reach = max(self._reach, len(self._open) - 1 - self._current)
 
 
 def strip_terminal(text: str) -> str:
@@ -290,7 +319,9 @@ def strip_terminal(text: str) -> str:
 def fold(text: str, *, keep_colors: bool = False) -> str:
     """Return what a terminal would be left with after a whole text, as plain text."""
     folder = LineFolder(keep_colors)
-    return "\n".join([*folder.feed(text), *(folder.close() or [""])])
+    lines = folder.feed(text)
+    complete, last = folder.end()
+    return "\n".join([*lines, *complete, last])
 
 
 def clamp_line(line: str, max_chars: int = 4000) -> str:
@@ -314,8 +345,8 @@ def clamp_line(line: str, max_chars: int = 4000) -> str:
         if not room:
             break
         kept.append(color)
-        style = _restyle(style, color[2:-1])
-    return "".join(kept) + (_RESET if style else "") + note
+        style = restyle(style, color[2:-1])
+    return "".join(kept) + (RESET if style else "") + note
 
 
 def _not_shown(chars: int) -> str:
@@ -328,50 +359,13 @@ def _is_safe(text: str) -> bool:
     return _UNSAFE.search(text) is None
 
 
-def _style_change(before: str, after: str) -> str:
-    if not after:
-        return _RESET
-    return f"\x1b[0;{after}m" if before else f"\x1b[{after}m"
+def _row_move(move: str) -> str:
+    """A move to another line, be it to its start (E, F) or not (A, B), in one of two forms."""
+    rows, kind = max(1, int(move[:-1] or "1")), move[-1]
+    to_start = "\r" if kind in "EF" else ""
+    return f"{to_start}\x1b[{rows}{'A' if kind in 'AF' else 'B'}"
 
 
-def _paint(runs: Iterable[tuple[str, str]]) -> str:
-    painted: list[str] = []
-    shown = ""
-    for style, text in runs:
-        if style != shown:
-            painted.append(_style_change(shown, style))
-            shown = style
-        painted.append(text)
-    if shown:
-        painted.append(_RESET)
-    return "".join(painted)
-
-
-@lru_cache(maxsize=1024)
-def _restyle(style: str, parameters: str) -> str:
-    """The colours in force once `parameters` (as in `ESC [ parameters m`) follow on `style`.
-
-    Only what has a meaning is kept, once, so that a style stays small however it came about.
-    """
-    in_force: dict[int, str] = {}
-    codes = iter(f"{style};{parameters}".split(";"))
-    for code in codes:
-        if ":" in code:
-            if known := _SUBPARAMETERS.fullmatch(code):
-                in_force[_SLOTS[int(known[1])]] = code
-            continue
-        number = int(code or "0")
-        if number == 0:
-            in_force.clear()
-        elif number in (38, 48, 58):
-            mode = next(codes, "").lstrip("0")
-            values = [next(codes, "") or "0" for _ in range({"5": 1, "2": 3}.get(mode, 0))]
-            if not values or not all(value.isdigit() and int(value) < 256 for value in values):
-                break  # what the rest was meant to be cannot be known
-            color = (number, mode, *map(int, values))
-            in_force[_SLOTS[number]] = ";".join(map(str, color))
-        elif number in _SLOTS:
-            in_force[_SLOTS[number]] = str(number)
-        else:
-            in_force.pop(number, None)
-    return ";".join(in_force.values())
+def _texts(lines: Sequence[OpenLine]) -> list[str]:
+    """What is left of complete lines; nothing of those that were only passed by."""
+    return [line.finish() for line in lines if line.is_used]

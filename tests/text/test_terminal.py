@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from taskweaver_ext.text.terminal import (
     MAX_CSI_PARAMETERS,
     MAX_LINE_CHARS,
+    MAX_OPEN_LINES,
     MAX_STRING_CHARS,
     LineFolder,
     TerminalFilter,
@@ -62,6 +63,10 @@ PIECES = [
         "\x1b[?1049h",
         "\x1b[>4;2m",
         "\x1b[5A",
+        "\x1b[A",
+        "\x1b[2F",
+        "\x1b[B",
+        "\x1b[J",
         "\x1b(0",
     ),
     *("\x1b]0;title\x07", "\x1b]52;c;aGk=\x1b\\", "\x1bP1;q", "\x1b_G", "\x1b[" + "1;" * 80),
@@ -323,9 +328,59 @@ def test_the_partial_line_is_shown_and_completed_in_place() -> None:
     assert folder.partial_line == "\x1b[31m10%\x1b[0m"
     assert folder.feed("20\x1b[0m") == []
     assert folder.partial_line == "\x1b[31m20%\x1b[0m"
-    assert folder.feed("\n") == ["\x1b[31m20%\x1b[0m"]
+    assert folder.feed("\n") == []
     assert folder.partial_line == ""
+    assert folder.open_lines == ["\x1b[31m20%\x1b[0m"]
+    assert folder.feed("next\n") == ["\x1b[31m20%\x1b[0m", "next"]
     assert folder.close() == []
+
+
+# As tqdm writes them: each bar goes down to its line, and back up.
+NESTED_BARS = "".join(
+    f"\router {outer}/2" + "".join(f"\n\rinner {inner}/3\x1b[A" for inner in range(4))
+    for outer in range(3)
+)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, len(NESTED_BARS)])
+@pytest.mark.parametrize(
+    ("ending", "left"),
+    [
+        ("", ["outer 2/2", "inner 3/3"]),
+        ("\n\r         \r\x1b[A\ndone\n", ["outer 2/2", "done"]),
+        ("\n\ndone\n", ["outer 2/2", "inner 3/3", "done"]),
+    ],
+    ids=["running", "inner bar wiped", "both bars left"],
+)
+def test_bars_below_each_other_are_one_line_each(size: int, ending: str, left: list[str]) -> None:
+    assert fold_in_chunks(f"before\n{NESTED_BARS}{ending}", size) == ["before", *left]
+
+
+@pytest.mark.parametrize(
+    ("written", "left"),
+    [
+        ("a\nb\n\x1b[2AA\nB\n\x1b[2Fx\x1b[Ey\n", ["a", "b", "x", "y"]),
+        ("one\ntwo\x1b[A\x1b[Jnew", ["one", "new"]),
+        ("x\x1b[5A", ["x"]),
+        ("x\x1b[5B\ny", ["x", "y"]),
+        ("\x1b[3Atop\n", ["top"]),
+        ("\rab\n\rcd\x1b[1AX", ["abX", "cd"]),
+        ("\rab\n\rcd\x1b[A\bX\n!", ["aX", "!d"]),
+    ],
+)
+def test_lines_above_can_be_written_again(written: str, left: list[str]) -> None:
+    assert fold_in_chunks(written, 1) == left
+    assert fold_in_chunks(written, len(written)) == left
+
+
+def test_only_so_many_lines_stay_open() -> None:
+    folder = LineFolder()
+
+    lines = folder.feed("".join(f"\rbar {number}\n" for number in range(MAX_OPEN_LINES + 3)))
+    folder.feed("\x1b[999A\x1b[2Know\x1b[999B")
+
+    assert lines == ["bar 0", "bar 1", "bar 2"]
+    assert folder.open_lines == ["now", *(f"bar {n}" for n in range(4, MAX_OPEN_LINES + 3))]
 
 
 def test_a_line_beyond_the_limit_is_released_in_pieces_of_the_limit() -> None:
@@ -436,7 +491,19 @@ def test_time_grows_linearly(work: Callable[[str, int], object], unit: str) -> N
 
 
 @pytest.mark.parametrize(
-    "unit", ["\rab", "\b\bX", "\u0301", "\r\x1b[K中\b", "\t\r", "\x1b[2Kx\b", "\x1b[1K"]
+    "unit",
+    [
+        "\rab",
+        "\b\bX",
+        "\u0301",
+        "\r\x1b[K中\b",
+        "\t\r",
+        "\x1b[2Kx\b",
+        "\x1b[1K",
+        "\x1b[A\bx\x1b[Bx\b",
+        "\x1b[Jx\x1b[9A",
+        "\rx\n\x1b[2A",
+    ],
 )
 def test_time_grows_linearly_while_a_long_line_is_rewritten(unit: str) -> None:
     count = 30_000 // len(unit)

@@ -59,7 +59,8 @@ class LateOutput:
         block.width = width
         was_whole = block.hidden is None
         rows = block.feed(stream, text)
-        if "\r" not in text:  # nothing waits for its line's end, but bars, which have many states
+        # Nothing waits for its line's end, but bars, which have many states.
+        if "\r" not in text or text.endswith("\n"):
             rows += block.break_line(stream)
         if was_whole and block.hidden is not None:
             notice = f"⋯ more lines come; /expand {block.number} shows them"

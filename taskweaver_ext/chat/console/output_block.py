@@ -28,7 +28,7 @@ from taskweaver_ext.text.terminal import LineFolder
 ROWS_IN_FULL = 200
 TAIL_ROWS = 20
 PARTIAL_ROWS = 3
-"""How much of a line that is still being written is shown."""
+"""How much of a line that may still change is shown."""
 
 _LINE_CHARS = 8192
 """Longer lines go to the screen in pieces: they are not to be measured again and again."""
@@ -121,7 +121,12 @@ class OutputBlock:
 
     def feed(self, stream: StreamName, text: str) -> list[str]:
         """Take the next piece of output and return the rows it completed."""
-        return self._take(stream, self._folders[stream].feed(text))
+        rows: list[str] = []
+        if lines := self._folders[stream].feed(text):
+            for other, folder in self._folders.items():
+                if other != stream:  # what was complete before stays above
+                    rows += self._take(other, folder.release())
+        return rows + self._take(stream, lines)
 
     def break_line(self, stream: StreamName) -> list[str]:
         """Return the rows of a line that is not complete; what follows begins another."""
@@ -146,8 +151,8 @@ class OutputBlock:
         """What may still change, in at most `height` rows."""
         rows: list[str] = []
         for stream, folder in self._folders.items():
-            if partial := folder.partial_line:
-                rows += self._framed(stream, partial)[-PARTIAL_ROWS:]
+            for line in folder.open_lines:
+                rows += self._framed(stream, line)[-PARTIAL_ROWS:]
         if self.hidden is not None:
             room = height - len(rows) - 1
             rows = [*self._notice(), *self._tail_rows(min(TAIL_ROWS, max(1, room))), *rows]

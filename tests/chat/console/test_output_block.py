@@ -48,7 +48,29 @@ def test_a_progress_bar_updates_one_line() -> None:
         assert block.feed("stdout", f"\r{percent}%") == []
         assert block.live_rows(10) == [f" │   {percent}%"]
 
-    assert block.feed("stdout", "\r100%\n") == [" │   100%"]
+    assert block.feed("stdout", "\r100%\n") == []
+    assert block.live_rows(10) == [" │   100%"]
+    assert block.feed("stdout", "done\n") == [" │   100%", " │   done"]
+
+
+def test_bars_below_each_other_are_updated_in_place() -> None:
+    block = OutputBlock(40, PLAIN)
+
+    for outer in range(3):
+        rows = block.feed("stderr", f"\router {outer}/2")
+        for inner in range(4):
+            rows += block.feed("stderr", f"\n\rinner {inner}/3\x1b[A")
+            assert block.live_rows(10) == [f" │ ! outer {outer}/2", f" │ ! inner {inner}/3"]
+        assert rows == []
+
+    assert block.close() == [" │ ! outer 2/2", " │ ! inner 3/3"]
+
+
+def test_a_bar_that_is_complete_stays_above_what_the_other_stream_says_next() -> None:
+    block = OutputBlock(40, PLAIN)
+
+    assert block.feed("stderr", "\r100%\n") == []
+    assert block.feed("stdout", "done\n") == [" │ ! 100%", " │   done"]
 
 
 def test_both_streams_keep_their_own_lines() -> None:
