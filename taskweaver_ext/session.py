@@ -369,8 +369,9 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"The session's folder {folder} cannot be made ({error.strerror}). Set"
-            " workspace.workspace_path to a folder that can be written."
+            f"The session's folder {folder} cannot be made ({error.strerror}). Start"
+            " in a folder that can be written, or set workspace.workspace_path (or the variable"
+            " WORKSPACE_WORKSPACE_PATH) to one."
         ) from error
 
 

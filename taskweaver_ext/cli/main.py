@@ -141,8 +141,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except click.Abort as error:
         sys.exit(EXIT_INTERRUPTED if isinstance(error.__context__, KeyboardInterrupt) else 1)
     except click.UsageError as error:
-        path = error.ctx.command_path if error.ctx else PROGRAM
-        _show_error(error.format_message(), f"see {path} --help")
+        _show_error(error.format_message(), _hint_for(error))
         sys.exit(EXIT_MISUSED)
     except click.ClickException as error:
         _show_error(error.format_message(), getattr(error, "hint", ""))
@@ -177,6 +176,13 @@ def _with_command(arguments: list[str]) -> list[str]:
     return (
         [*own, DEFAULT_COMMAND, *rest] if names_none and DEFAULT_COMMAND in COMMANDS else arguments
     )
+
+
+def _hint_for(error: click.UsageError) -> str:
+    """Where to read how it is meant."""
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--debug":
+        return f"it goes before the command: {PROGRAM} --debug ..."
+    return f"see {error.ctx.command_path if error.ctx else PROGRAM} --help"
 
 
 def _explain(error: Exception, arguments: list[str]) -> tuple[str, str]:

@@ -84,6 +84,7 @@ def _is_wanted() -> bool:
     except click.Abort as error:
         if isinstance(error.__context__, KeyboardInterrupt):
             raise
+        click.echo(err=True)  # the question has no answer to end its line
         raise click.UsageError("Nobody can be asked here; --yes downloads it.") from error
 
 

@@ -181,6 +181,15 @@ def test_misuse_is_one_line_with_a_hint_and_exit_code_2(
     assert captured.out == ""
 
 
+def test_debug_after_the_command_is_told_where_it_belongs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("ask", "--debug", "hello") == 2
+
+    hint = capsys.readouterr().err.splitlines()[-1]
+    assert hint == "hint: it goes before the command: taskweaver-ext --debug ..."
+
+
 class HintedError(TaskWeaverError):
     hint = "start it"
 

@@ -6,29 +6,27 @@ shown in full as soon as it does.
 
 from __future__ import annotations
 
-from taskweaver_ext.conversation import AttachmentId
-
 
 class PlanNews:
-    """The plans of one round."""
+    """The plans of one round, one after another."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
-        self._drafts: dict[AttachmentId, str] = {}
+        self._draft = ""
+        self._is_new = False
 
-    def take(self, key: AttachmentId, piece: str, *, is_end: bool) -> str:
+    def take(self, piece: str) -> str:
         """Take the next piece of a plan and return what is to be shown of it now."""
-        before = self._drafts.get(key, "")
-        draft = self._drafts[key] = before + piece
-        was_held = self._may_be_known(before)
-        is_held = self._may_be_known(draft)
-        if is_end:
-            is_held = draft.strip() in self._known
-            self._known.add(draft.strip())
-            del self._drafts[key]
-        if is_held:
-            return ""
-        return draft if was_held else piece
+        self._draft += piece
+        if self._is_new:
+            return piece
+        self._is_new = not any(plan.startswith(self._draft.strip()) for plan in self._known)
+        return self._draft if self._is_new else ""
 
-    def _may_be_known(self, draft: str) -> bool:
-        return any(plan.startswith(draft.strip()) for plan in self._known)
+    def end(self) -> str:
+        """The plan is complete: return it if it is new after all, being shorter than another."""
+        draft, was_new = self._draft, self._is_new
+        is_known = draft.strip() in self._known
+        self._known.add(draft.strip())
+        self._draft, self._is_new = "", False
+        return "" if was_new or is_known else draft

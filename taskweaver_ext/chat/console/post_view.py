@@ -83,6 +83,8 @@ class PostView:
         self._step = ""
         self._stop_state = ""
         self._plans = plans
+        self._plan: AttachmentExtra | None = None
+        """The plan that is being written."""
         self._has_output = False
         self._status_shown = False
         self._timings = ""
@@ -116,8 +118,11 @@ class PostView:
         is_code = kind is AttachmentType.reply_content
         if is_code:
             self._code += text
-        if kind in _PLANS:
-            text = self._plans.take(extra["id"], text, is_end=extra["is_end"])
+        if text and self._plan is not None and self._plan["id"] != extra["id"]:
+            self._end_plan()
+        if text and kind in _PLANS:
+            self._plan = extra
+            text = self._plans.take(text)
         if kind in _NOT_SHOWN or (is_code and (self._is_of_user or self._repeats("reply"))):
             return
         if kind is AttachmentType.stop:
@@ -162,6 +167,7 @@ class PostView:
     def say(self, text: str) -> None:
         """Take the next piece of the message."""
         if not self.message:
+            self._end_plan()
             self._finish_open()
         if not self._is_of_user:
             self._begin_frame()
@@ -180,6 +186,7 @@ class PostView:
 
     def end(self) -> str | None:
         """Close the frame; return the answer when the post has one for the user."""
+        self._end_plan()
         self._finish_open()
         if not self._has_frame and (self._is_of_user or self.send_to == UNKNOWN_ROLE):
             return None
@@ -314,6 +321,11 @@ class PostView:
             self._feed_text(text)
             if extra["is_end"]:
                 self._finish_open()
+
+    def _end_plan(self) -> None:
+        if self._plan is not None:
+            self._show_text(self._plan["type"], self._plans.end(), self._plan)
+            self._plan = None
 
     def _take_stop_state(self, text: str, *, is_end: bool) -> None:
         self._stop_state += text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from prompt_toolkit.output import ColorDepth
 from taskweaver_ext.chat.console.inbox import Question
 from taskweaver_ext.chat.console.requests import Mode, is_complete, parse_request
 from taskweaver_ext.chat.console.rows import OUTPUT, Painter
+from taskweaver_ext.chat.console.screen import fit
 from taskweaver_ext.chat.console.terminal_hold import suspend_all
 from taskweaver_ext.text.terminal import strip_terminal
 
@@ -76,7 +78,7 @@ class Prompt:
             EOFError: Ctrl-D, or somebody called `withdraw` or `leave`.
             QuestionRefusedError: Ctrl-C at an empty prompt.
         """
-        message = self._painter.paint(PROMPTS[self.mode], "1;36")
+        message = self._painter.paint(fit(PROMPTS[self.mode], sys.stdout.encoding), "1;36")
         return self._run(self._lines, message=ANSI(message))
 
     def ask(self, question: Question) -> str:
@@ -96,13 +98,14 @@ class Prompt:
         # Kernels ask for a password without a word.
         words = question.prompt or ("Password: " if question.is_secret else "")
         before, _, last = strip_terminal(words).rpartition("\n")
-        shown = "".join(f"{OUTPUT}{line}\n" for line in before.split("\n") if before)
+        frame = fit(OUTPUT, sys.stdout.encoding)
+        shown = "".join(f"{frame}{line}\n" for line in before.split("\n") if before)
         return self._run(
             lines,
-            message=f"{shown}{OUTPUT}{last}",
+            message=f"{shown}{frame}{last}",
             default=question.default,
             is_password=question.is_secret,
-            prompt_continuation=OUTPUT,
+            prompt_continuation=frame,
         )
 
     def interject(self, show: Callable[[], None]) -> None:
@@ -199,7 +202,7 @@ class Prompt:
 
 def _continuation(_width: int, _line_number: int, wrap_count: int) -> str:
     """What stands before a line that is not the first; nothing where the screen's edge cut it."""
-    return "" if wrap_count else _CONTINUATION
+    return "" if wrap_count else fit(_CONTINUATION, sys.stdout.encoding)
 
 
 def _history(path: Path | None) -> History:

@@ -12,6 +12,7 @@ late: however many rows ours have become, they are below the cursor.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import select
@@ -32,6 +33,11 @@ _ERASE_ALL_FROM_HERE = f"{_ERASE_REST_OF_LINE}\x1b[C{_ERASE_BELOW}\r"
 """From the start of a row. Some terminals keep what is erased from the top left corner in their
 scrollback; hence the step to the right."""
 _ROWS_PER_WRITE = 1000
+_PLAIN_FRAMES = dict(
+    zip("│├╰╭─►●▸┊╌⋯…◆⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|+++->*>:-~~*" + "|/-\\" * 2 + "|/", strict=True)
+)
+"""What stands for the characters of our own where a terminal does not have them."""
+_FIT = "taskweaver-fit"
 
 
 class Screen(Protocol):
@@ -108,7 +114,7 @@ class TerminalScreen:
         return "\r\n".join(drawn) + _ERASE_BELOW
 
     def _write(self, text: str) -> None:
-        write_all(self._descriptor, text.encode(self._encoding, "replace"))
+        write_all(self._descriptor, text.encode(self._encoding, _FIT))
 
 
 class PlainScreen:
@@ -131,7 +137,7 @@ class PlainScreen:
         for start in range(0, len(rows), _ROWS_PER_WRITE):
             text = "\n".join(rows[start : start + _ROWS_PER_WRITE]) + "\n"
             with contextlib.suppress(OSError):  # nobody reads it, or the disk is full: work goes on
-                write_all(self._descriptor, text.encode(self._encoding, "replace"))
+                write_all(self._descriptor, text.encode(self._encoding, _FIT))
 
     def clear(self) -> None:
         """Do nothing: printed is printed."""
@@ -145,3 +151,17 @@ def write_all(descriptor: int, content: bytes) -> None:
             view = view[os.write(descriptor, view) :]
         except BlockingIOError:
             select.select([], [descriptor], [])
+
+
+def fit(text: str, encoding: str) -> str:
+    """Return a text in characters that an encoding has, cell for cell."""
+    return text.encode(encoding, _FIT).decode(encoding)
+
+
+def _replace_unfit(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    unfit = error.object[error.start : error.end]
+    return "".join(_PLAIN_FRAMES.get(character, "?") for character in unfit), error.end
+
+
+codecs.register_error(_FIT, _replace_unfit)

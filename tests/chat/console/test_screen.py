@@ -128,6 +128,16 @@ def test_a_pipe_gets_finished_rows_alone() -> None:
     os.close(read)
 
 
+def test_frames_are_drawn_in_characters_that_the_terminal_has() -> None:
+    read, write = os.pipe()
+
+    PlainScreen(write, "latin-1").update([" ├─► [code] é 中", " ╰──● SUCCESS"], [])
+    os.close(write)
+
+    assert os.read(read, 100) == " +-> [code] é ?\n +--* SUCCESS\n".encode("latin-1")
+    os.close(read)
+
+
 def wrapped_anew(screen: EmulatedScreen, columns: int, rows: int) -> EmulatedScreen:
     """What a terminal that wraps long rows when it is narrowed shows then."""
     narrow = EmulatedScreen(columns, rows)

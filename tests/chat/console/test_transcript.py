@@ -147,20 +147,25 @@ def test_fields_that_stream_in_turn_are_each_shown_once(
     ]
 
 
+@pytest.mark.parametrize("ends_early", [True, False])
 def test_a_plan_is_shown_again_only_when_it_has_changed(
-    transcript: Transcript, emitter: SessionEventEmitter
+    transcript: Transcript, emitter: SessionEventEmitter, ends_early: bool
 ) -> None:
     def plan(draft: str, final: str, step: str) -> list[str]:
         post = emitter.create_post_proxy("Planner")
+        attachments = []
         for kind, text in (
             (AttachmentType.init_plan, draft),
             (AttachmentType.plan, final),
             (AttachmentType.current_plan_step, step),
         ):
-            attachment = post.update_attachment("", kind, is_end=False)
-            for character in text:
-                post.update_attachment(character, id=attachment.id, is_end=False)
-            post.update_attachment("", id=attachment.id, is_end=True)
+            attachments.append(post.update_attachment(text[:1], kind, is_end=False))
+            for character in text[1:-1]:
+                post.update_attachment(character, id=attachments[-1].id, is_end=False)
+            post.update_attachment(text[-1], id=attachments[-1].id, is_end=ends_early)
+        for attachment in attachments:  # as planners do, once the whole reply is there
+            if not ends_early:
+                post.update_attachment("", id=attachment.id, is_end=True)
         post.end()
         return transcript.take_rows()[1:-1]
 
