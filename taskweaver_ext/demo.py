@@ -80,21 +80,35 @@ def make_demo_app(
 def demo_model(delay_seconds: float = DELAY_SECONDS) -> ScriptedModel:
     """Return the model of the demonstration, which writes at the pace of a quick reader."""
     script: list[ScriptEntry] = [
-        _plan(1, f"{LABEL} Make up 180 days of visitor numbers with a rhythm, as `visitors`."),
+        _plan(
+            1,
+            f"{LABEL} The numbers come first: whatever looks for a rhythm needs some.",
+            "Make up 180 days of visitor numbers with a rhythm, as `visitors`.",
+        ),
         _code("A sine wave with some noise will do; show the progress.", _WITH_MISTAKE),
         _code("The name was misspelt. The numbers are there already: only print them.", _CORRECTED),
-        _plan(2, "Find the rhythm in `visitors` with period_scan."),
+        _plan(
+            2,
+            "The numbers are there; now their rhythm.",
+            "Find the rhythm in `visitors` with period_scan.",
+        ),
         _code("The plugin does the work, and logs what it finds.", _SCAN),
-        _plan(3, "Draw `visitors` and their mean over 7 days with line_chart."),
+        _plan(
+            3,
+            "The rhythm is known; a picture says it best.",
+            "Draw `visitors` and their mean over 7 days with line_chart.",
+        ),
         _code("A moving mean makes the level visible behind the rhythm.", _CHART),
         _report,
     ]
     return ScriptedModel(script, piece_chars=3, delay_seconds=delay_seconds)
 
 
-def _plan(step: int, message: str, to: str = "CodeInterpreter", stop: str = "InProcess") -> str:
+def _plan(
+    step: int, reasoning: str, message: str, to: str = "CodeInterpreter", stop: str = "InProcess"
+) -> str:
     fields = {
-        "plan_reasoning": LABEL,
+        "plan_reasoning": reasoning,
         "init_plan": _STEPS,
         "plan": _STEPS,
         "current_plan_step": _STEPS.splitlines()[step - 1],
@@ -121,4 +135,4 @@ def _report(messages: Sequence[Message]) -> str:
         f"The chart is in `{saved[1]}`." if saved else "The chart could not be drawn.",
         LABEL,
     ]
-    return _plan(4, "\n\n".join(parts), to="User", stop="Completed")
+    return _plan(4, "All steps are done.", "\n\n".join(parts), to="User", stop="Completed")
