@@ -21,14 +21,14 @@ from prompt_toolkit.lexers import DynamicLexer, Lexer, PygmentsLexer
 from prompt_toolkit.output import ColorDepth
 
 from taskweaver_ext.chat.console.inbox import Question
-from taskweaver_ext.chat.console.requests import Mode, is_complete, parse_request
+from taskweaver_ext.chat.console.requests import Mode, is_complete, parse_request, prefix_width
 from taskweaver_ext.chat.console.rows import OUTPUT, Painter
 from taskweaver_ext.chat.console.screen import fit
 from taskweaver_ext.chat.console.terminal_hold import suspend_all
 from taskweaver_ext.text.terminal import strip_terminal
 
 PROMPTS: dict[Mode, str] = {"agent": "You ▸ ", "python": ">>> ", "shell": "$ "}
-_CONTINUATION = "  … "
+_CONTINUATION = "… "
 _INDENT = "    "
 
 
@@ -58,7 +58,7 @@ class Prompt:
             complete_in_thread=True,
             multiline=True,
             key_bindings=self._line_bindings(),
-            prompt_continuation=_continuation,
+            prompt_continuation=self._continuation,
             lexer=DynamicLexer(self._lexer) if painter.has_color else None,
             color_depth=None if painter.has_color else ColorDepth.DEPTH_1_BIT,
             include_default_pygments_style=painter.has_color,
@@ -151,6 +151,14 @@ class Prompt:
         finally:
             self._application = self._loop = None
 
+    def _continuation(self, width: int, _line_number: int, wrap_count: int) -> str:
+        """What stands before a further line, as wide as what stands before the first.
+
+        Nothing does where the screen's edge cut a line.
+        """
+        cells = width + prefix_width(self._lines.default_buffer.text)
+        return "" if wrap_count else fit(f"{_CONTINUATION:>{cells}}", sys.stdout.encoding)
+
     def _lexer(self) -> Lexer | None:
         request = parse_request(self._lines.default_buffer.text, self.mode)
         if request.kind not in ("python", "shell"):
@@ -198,11 +206,6 @@ class Prompt:
             suspend_all()
 
         return bindings
-
-
-def _continuation(_width: int, _line_number: int, wrap_count: int) -> str:
-    """What stands before a line that is not the first; nothing where the screen's edge cut it."""
-    return "" if wrap_count else fit(_CONTINUATION, sys.stdout.encoding)
 
 
 def _history(path: Path | None) -> History:

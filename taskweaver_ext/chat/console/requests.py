@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codeop
+import re
 import warnings
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -68,6 +69,12 @@ def parse_request(line: str, mode: Mode) -> Request:
         if name in COMMANDS or (mode == "agent" and "/" not in name):
             return Request("command", arguments.strip(), name)
     return Request(mode, line.strip("\n") if mode == "python" else text)
+
+
+def prefix_width(line: str) -> int:
+    """How far the prefix moves the first line of code to the right."""
+    prefix = re.match(r"\s*(>+ ?|! ?)", line)
+    return len(prefix[0]) if prefix else 0
 
 
 def is_complete(line: str, mode: Mode) -> bool:
