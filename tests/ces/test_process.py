@@ -22,7 +22,7 @@ import pytest
 from taskweaver_ext.ces.process import ProcessExecutor
 from taskweaver_ext.ces.programs.languages import BUILT_IN, CODE, FILE, PROGRAM, RUST, C, Language
 from taskweaver_ext.ces.programs.program import ProgramLimits
-from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus, StreamName
 from taskweaver_ext.errors import SessionError
 from tests.support.cgroups import limited_group
 from tests.support.executions import LIMIT_SECONDS, MemoryWatch, has_ended, wait_until
@@ -353,6 +353,22 @@ def test_others_may_finish_their_lines_after_the_end_of_the_program(
     result = bash.execute("echo hi > >(sleep 0.05; cat)")
 
     assert stdout_of(result) == "hi\n"
+
+
+def test_a_kill_after_an_interrupt_does_not_wait_for_the_next_signal(
+    bash: ProcessExecutor,
+) -> None:
+    code = "trap 'echo INT' INT; trap 'echo TERM' TERM; echo begun; while :; do sleep 0.01; done"
+    heard: list[str] = []
+
+    def interrupt_then_kill(_stream: StreamName, text: str) -> None:
+        heard.append(text)
+        bash.interrupt(kill="INT" in text)
+
+    result = bash.execute(code, on_output=interrupt_then_kill, timeout=LIMIT_SECONDS)
+
+    assert result.status is ExecutionStatus.CANCELLED
+    assert "".join(heard) == "begun\nINT\n"
 
 
 @pytest.mark.parametrize(("number", "name"), [(11, "SIGSEGV"), (40, "signal 40")])
