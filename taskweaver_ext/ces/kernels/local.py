@@ -55,8 +55,9 @@ _LAST_WORDS_CHARACTERS = 2000
 _CREDENTIALS = struct.Struct("3i")
 """Of who has connected to a socket: process, user and group."""
 
-# Socket paths are limited to 107 bytes, so a deep TMPDIR would not do.
-_SOCKET_FOLDER = "/tmp" if os.path.isdir("/tmp") else tempfile.gettempdir()
+_SHORT_FOLDER = Path("/tmp")
+_LONGEST_PARENT_BYTES = 75
+"""Where sockets can lie: their paths are limited to 107 bytes, or 103 on some systems."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +251,7 @@ class LocalKernelHost:
             said = self._log_path.read_text(errors="replace") + said
         said = said.strip()[-_LAST_WORDS_CHARACTERS:]
         death = self.death()
-        how = f"it {death.detail}" if death else f"it was not ready after {START_SECONDS:g} s"
+        how = death.detail if death else f"it was not ready after {START_SECONDS:g} s"
         return KernelStartError(
             f"The kernel of session {self._settings.session_id!r} did not start: {how}."
             + (f" Its last words:\n{said}" if said else "")
@@ -363,11 +364,16 @@ def _death_descriptor(process: _Process) -> int | None:
 
 def _make_private_folder() -> Path:
     try:
-        return make_owned_folder(parent=Path(_SOCKET_FOLDER))
+        return make_owned_folder(parent=_SHORT_FOLDER)
     except OSError as error:
+        temporary = tempfile.gettempdir()
+        if len(os.fsencode(temporary)) <= _LONGEST_PARENT_BYTES:
+            with contextlib.suppress(OSError):
+                return make_owned_folder(parent=Path(temporary))
         raise KernelStartError(
-            f"No folder for the kernel's sockets can be made in {_SOCKET_FOLDER}: {error}."
-            " Make room there, or change its permissions."
+            f"No folder for the kernel's sockets can be made in {_SHORT_FOLDER}: {error}."
+            " Make room there, change its permissions, or set TMPDIR to a folder with a path of"
+            f" at most {_LONGEST_PARENT_BYTES} bytes."
         ) from error
 
 

@@ -37,6 +37,7 @@ _LENGTH = struct.Struct("!I")
 _START_TIME_PREFIXES = (
     *("PYTHON", "LANG", "LC_", "LD_", "DYLD_", "MALLOC_", "GLIBC_"),
     *("OMP_", "OPENBLAS_", "MKL_", "KMP_", "BLIS_", "VECLIB_", "NUMEXPR_", "NUMBA_", "MPL"),
+    *("HOME", "XDG_", "TMP", "TEMP"),
 )
 """What interpreters, libraries and preloaded modules read once."""
 _INHERITED_LIMITS = ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "STACK")

@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -20,6 +21,7 @@ import psutil
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.kernels import local
 from taskweaver_ext.ces.kernels.host import StartedKernel
 from taskweaver_ext.ces.kernels.zygote import Zygote
 from taskweaver_ext.ces.results import ExecutionStatus
@@ -379,6 +381,20 @@ def test_settings_that_act_at_interpreter_start_get_a_zygote_of_their_own(tmp_pa
         assert environment.execute_code("s1", "hash('a')").output == first
 
 
+def test_folders_that_the_environment_names_are_not_those_of_an_earlier_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "looking.py").write_text("import tempfile; tempfile.gettempdir()")
+    variables = {"PYTHONPATH": str(tmp_path)}
+    with Environment(tmp_path / "env", preload=["looking"], env=variables) as environment:
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        environment.start_session("s1")
+
+        found = environment.execute_code("s1", "import tempfile; tempfile.gettempdir()").output
+
+    assert found == repr(str(tmp_path))
+
+
 def test_preloaded_modules_are_there_and_behave(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -432,6 +448,22 @@ def test_a_kernel_that_fails_to_start_says_why(tmp_path: Path) -> None:
         pytest.raises(KernelStartError, match="did not start"),
     ):
         environment.start_session("s1")
+
+
+def test_sockets_lie_elsewhere_where_the_usual_folder_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "_SHORT_FOLDER", tmp_path / "missing")
+    with Environment(tmp_path / "env") as environment:
+        with tempfile.TemporaryDirectory(dir="/tmp") as short:
+            monkeypatch.setattr(tempfile, "tempdir", short)
+            environment.start_session("s1")
+            lies_in = next(Path(short).iterdir())
+            assert (lies_in / "connection.json").exists()
+            environment.stop_session("s1")
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 75)))
+        with pytest.raises(KernelStartError, match="TMPDIR"):
+            environment.start_session("s1")
 
 
 def test_nothing_of_a_dead_zygote_is_left(tmp_path: Path) -> None:
