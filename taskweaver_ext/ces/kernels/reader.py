@@ -83,6 +83,7 @@ class KernelReader:
         self._stop_reason: StopReason | None = None
         self._interrupt_at = _NEVER
         self._kill_at = _NEVER
+        self._has_killed = False
         self._asked_at: float | None = None
         self._question = 0
         self._has_started = False
@@ -218,6 +219,9 @@ class KernelReader:
             self._on_late_output(execution_id, received.stream, received.data)
 
     def _take_end(self, execution: Execution, ended: ExecutionEnded) -> None:
+        if self._has_killed:  # just as it ended: its variables are gone all the same
+            self._kernel_is_gone()
+            return
         if execution.has_too_much_output and self._stop_reason is None:
             self._stop_reason = "output_limit"
         was_too_late = self._stop_reason == "cancelled" and ended.reply.get("status") == "ok"
@@ -301,6 +305,7 @@ class KernelReader:
             self._code_has_started()  # it cannot tell, and has had time enough
         if now >= self._kill_at:
             self._kill_at = _NEVER
+            self._has_killed = True
             self._running.say(StatusChanged(execution_id=self._running.id, status="killing"))
             self._host.kill()
 
