@@ -6,6 +6,8 @@ and a working directory. What a session is made of is in `ces/sessions/kernel_se
 
 from __future__ import annotations
 
+import math
+import numbers
 import os
 import threading
 import uuid
@@ -214,7 +216,11 @@ class Environment(ClosedByWith):
         Raises:
             SessionError: There is no such session.
             KernelDiedError: Its kernel died three times in a row.
+            TypeError: The code is no text, or the timeout no number.
         """
+        if not isinstance(code, str):
+            raise TypeError(f"Code is a text, not {type(code).__name__}.")
+        _check_seconds("timeout", timeout)
         return self._session(session_id).execute(
             code,
             exec_id,
@@ -246,6 +252,7 @@ class Environment(ClosedByWith):
 
         With `kill_after`, the kernel is killed if the code has not ended so many seconds later.
         """
+        _check_seconds("kill_after", kill_after)
         self._session(session_id).interrupt(kill_after)
 
     def restart_session(self, session_id: str) -> None:
@@ -321,6 +328,12 @@ class Environment(ClosedByWith):
                 " Call start_session first."
             )
         return session
+
+
+def _check_seconds(name: str, seconds: object) -> None:
+    """Refuse what is no number here, where the caller sees it, and not where the kernel is read."""
+    if seconds is not None and (not isinstance(seconds, numbers.Real) or math.isnan(seconds)):
+        raise TypeError(f"{name} is a number of seconds or None, not {seconds!r}.")
 
 
 def _let_go(

@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -150,6 +151,26 @@ def test_what_cannot_be_sent_is_named(environment: Environment) -> None:
 
     with pytest.raises(SessionError, match="travel as JSON"):
         environment.execute_code("s1", "1")
+
+
+@pytest.mark.parametrize(
+    ("misused", "named"),
+    [
+        (lambda e: e.execute_code("s1", b"1"), "Code is a text, not bytes"),
+        (lambda e: e.execute_code("s1", "1", timeout="1"), "timeout is a number of seconds"),
+        (lambda e: e.execute_code("s1", "1", timeout=float("nan")), "timeout is a number"),
+        (lambda e: e.interrupt("s1", kill_after="1"), "kill_after is a number of seconds"),
+    ],
+)
+def test_a_call_that_makes_no_sense_is_refused_and_costs_no_kernel(
+    environment: Environment, misused: Callable[[Environment], object], named: str
+) -> None:
+    environment.execute_code("s1", "kept = 1")
+
+    with pytest.raises(TypeError, match=named):
+        misused(environment)
+
+    assert environment.execute_code("s1", "kept").output == "1"
 
 
 def test_a_closed_environment_says_so(tmp_path: Path) -> None:
