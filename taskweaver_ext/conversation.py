@@ -26,6 +26,10 @@ UNKNOWN_ROLE: RoleName = "Unknown"
 """Where a post goes until somebody has decided."""
 
 
+_FAILED_STOPS = frozenset({"TaskFailure", "SecurityRisks"})
+"""What a planner says of tasks that could not, or must not, be done."""
+
+
 class AttachmentType(enum.Enum):
     """What an attachment holds."""
 
@@ -236,6 +240,23 @@ class Round:
             user_query=user_query,
             state=state,
             post_list=list(post_list or ()),
+        )
+
+    @property
+    def is_done(self) -> bool:
+        """Whether what was asked for was done, as far as the last post says.
+
+        A round can be finished, with an answer, and the answer be that the task failed.
+        """
+        if self.state != "finished" or not self.post_list:
+            return False
+        last = self.post_list[-1]
+        stops = {attachment.content for attachment in last.get_attachment(AttachmentType.stop)}
+        runs = last.get_attachment(AttachmentType.execution_status)
+        return (
+            not stops & _FAILED_STOPS
+            and not last.get_attachment(AttachmentType.invalid_response)
+            and (not runs or runs[-1].content == "SUCCESS")
         )
 
     def add_post(self, post: Post) -> None:

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from taskweaver_ext.conversation import Attachment, AttachmentType, Post, PostId, Round, RoundId
+from taskweaver_ext.conversation import (
+    Attachment,
+    AttachmentType,
+    Post,
+    PostId,
+    Round,
+    RoundId,
+    RoundState,
+)
 from taskweaver_ext.errors import ProtocolError
 
 TASKWEAVER_ATTACHMENT_TYPES = [
@@ -185,3 +193,27 @@ def test_what_cannot_be_understood_is_refused_by_name(
 ) -> None:
     with pytest.raises(ProtocolError, match=complaint):
         Round.from_dict(content)
+
+
+@pytest.mark.parametrize(
+    ("state", "attachments", "is_done"),
+    [
+        ("finished", {}, True),
+        ("finished", {"stop": "Completed"}, True),
+        ("finished", {"stop": "Clarification"}, True),
+        ("finished", {"stop": "TaskFailure"}, False),
+        ("finished", {"stop": "SecurityRisks"}, False),
+        ("finished", {"execution_status": "SUCCESS"}, True),
+        ("finished", {"execution_status": "FAILURE"}, False),
+        ("finished", {"verification": "INCORRECT", "execution_status": "NONE"}, False),
+        ("finished", {"invalid_response": "?"}, False),
+        ("failed", {}, False),
+    ],
+)
+def test_a_round_knows_whether_the_task_was_done(
+    state: RoundState, attachments: dict[str, str], is_done: bool
+) -> None:
+    attached = [Attachment.create(kind, text) for kind, text in attachments.items()]
+    answer = Post.create("so it is", "Planner", "User", attached)
+
+    assert Round.create("q", state=state, post_list=[answer]).is_done == is_done

@@ -57,7 +57,7 @@ def answer_request(
     _show(answers)
     if runner.was_stopped:
         return EXIT_INTERRUPTED
-    return EXIT_DONE if chat_round.state == "finished" else EXIT_FAILED
+    return EXIT_DONE if chat_round.is_done else EXIT_FAILED
 
 
 def _make_runner(app: TaskWeaverApp, answers: list[str], *, is_live: bool) -> RequestRunner:

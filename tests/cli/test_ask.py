@@ -19,13 +19,13 @@ from tests.support.terminal_program import LIMIT_SECONDS
 PROGRAM = [sys.executable, "-m", "taskweaver_ext.cli"]
 
 
-def planner(message: str, to: str) -> ScriptedAnswer:
+def planner(message: str, to: str, stop: str = "Completed") -> ScriptedAnswer:
     fields = {
         "plan_reasoning": "why not",
         "init_plan": "1. do it",
         "plan": "1. do it",
         "current_plan_step": "1. do it",
-        "stop": "Completed" if to == "User" else "InProcess",
+        "stop": stop if to == "User" else "InProcess",
         "send_to": to,
         "message": message,
     }
@@ -126,6 +126,15 @@ def test_a_failed_task_is_exit_code_1_and_one_line_says_why(project: Path) -> No
     assert "Traceback" not in done.stderr
     assert "tokens" not in done.stderr
     assert "secret-key" not in done.stderr
+
+
+def test_an_answer_that_the_task_failed_is_no_success(project: Path) -> None:
+    with ModelServer([planner("It cannot be done.", "User", "TaskFailure")]) as server:
+        configure(project, server)
+        done = ask(project, "anything")
+
+    assert done.returncode == 1
+    assert done.stdout == "It cannot be done.\n"
 
 
 def test_nothing_to_ask_is_misuse(project: Path) -> None:

@@ -48,7 +48,7 @@ class PipedChat:
                 case "command":
                     return self._commands.run(request.command, request.text)
                 case "agent":
-                    return self._runner.ask_agent(request.text).state != "failed"
+                    return self._runner.ask_agent(request.text).is_done
                 case "python":
                     return self._runner.run_code("python", request.text).is_success
                 case "shell":
