@@ -12,10 +12,10 @@ from taskweaver_ext.llm.chat_model import (
     Finished,
     FinishReason,
     ModelEvent,
-    TextDelta,
     ThinkingDelta,
     TokenUsage,
 )
+from taskweaver_ext.llm.think_tags import ThinkTagSplitter
 
 _REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -25,7 +25,10 @@ _REASONS: dict[str, FinishReason] = {
 }
 
 _THINKING_FIELDS = ("reasoning_content", "reasoning")
-"""Where servers put what the model thinks; the protocol has no place for it."""
+"""Where servers put what the model thinks; the protocol has no place for it.
+
+Others leave it in the text, between tags.
+"""
 
 
 class ChunkReader:
@@ -35,6 +38,7 @@ class ChunkReader:
         self._notices = notices
         self._reason: FinishReason | None = None
         self._usage: TokenUsage | None = None
+        self._text = ThinkTagSplitter()
 
     def read(self, chunk: Any) -> Iterator[ModelEvent]:  # noqa: ANN401  a vendor's object
         """Yield what the chunk adds; `Finished` again when the usage follows it."""
@@ -44,26 +48,26 @@ class ChunkReader:
             self._usage = usage
             is_news = True
         for choice in getattr(chunk, "choices", None) or ():
-            yield from _deltas(getattr(choice, "delta", None))
+            yield from self._deltas(getattr(choice, "delta", None))
             reason = getattr(choice, "finish_reason", None)
             if reason:
+                yield from self._text.close()
                 self._reason = _REASONS.get(reason, "other")
                 is_news = True
         if is_news and self._reason is not None:
             yield Finished(self._reason, self._usage, self._notices)
 
-
-def _deltas(delta: object) -> Iterator[ModelEvent]:
-    for name in _THINKING_FIELDS:
-        thinking = getattr(delta, name, None)
-        if isinstance(thinking, str) and thinking:
-            yield ThinkingDelta(thinking)
-            break
-    # A refusal is the model's own words in place of its reply.
-    for name in ("content", "refusal"):
-        text = getattr(delta, name, None)
-        if isinstance(text, str) and text:
-            yield TextDelta(text)
+    def _deltas(self, delta: object) -> Iterator[ModelEvent]:
+        for name in _THINKING_FIELDS:
+            thinking = getattr(delta, name, None)
+            if isinstance(thinking, str) and thinking:
+                yield ThinkingDelta(thinking)
+                break
+        # A refusal is the model's own words in place of its reply.
+        for name in ("content", "refusal"):
+            text = getattr(delta, name, None)
+            if isinstance(text, str) and text:
+                yield from self._text.feed(text)
 
 
 def _usage(usage: object) -> TokenUsage | None:

@@ -108,6 +108,9 @@ class ReplyFieldStream:
 
 def parse_reply(text: str, fields: Collection[str]) -> dict[str, str] | None:
     """Return the known fields of a reply as texts, or None when it has none of them."""
+    _, tag, after_thinking = text.rpartition("</think>")
+    if tag and (found := parse_reply(after_thinking, fields)):
+        return found  # what a model thinks aloud may hold drafts
     for value in _objects(text):
         if found := _known_fields(value, fields):
             return found

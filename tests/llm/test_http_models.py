@@ -115,6 +115,12 @@ def test_a_reply_arrives_with_its_thinking_its_end_and_its_cost(protocol: Protoc
     assert reply.finished == Finished("stop", TokenUsage(11, 7))
 
 
+def test_thinking_that_a_server_leaves_in_the_text_is_no_part_of_the_reply() -> None:
+    reply = ask("openai", ScriptedAnswer("<think>Is it 41?</think>It is 42.", piece_chars=3))
+
+    assert (reply.thinking, reply.text) == ("Is it 41?", "It is 42.")
+
+
 def test_a_piece_is_delivered_before_the_reply_has_ended(protocol: Protocol) -> None:
     with (
         ModelServer([ScriptedAnswer("first", ending="stall")]) as server,

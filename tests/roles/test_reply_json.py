@@ -46,6 +46,15 @@ def test_a_list_of_texts_reads_as_lines(size: int) -> None:
     assert (parse_reply(text, FIELDS) or {})["thought"] == "one\ntwo"
 
 
+def test_what_a_model_thinks_aloud_is_not_its_reply() -> None:
+    draft = json.dumps({"response": {**REPLY, "reply_content": "a draft"}})
+    about_tags = json.dumps({"response": {**REPLY, "reply_content": "print('</think>')"}})
+
+    # Some chat templates open the tag themselves, so that only its end is seen.
+    assert parse_reply(f"Maybe {draft}? No.</think>\n{WRAPPED}", FIELDS) == REPLY
+    assert (parse_reply(about_tags, FIELDS) or {})["reply_content"] == "print('</think>')"
+
+
 def test_the_code_is_reported_before_the_reply_ends() -> None:
     assert streamed(WRAPPED[:-20], 4)["reply_content"].startswith("print(")
 
