@@ -18,6 +18,8 @@ from taskweaver_ext.config import ApprovalMode
 from taskweaver_ext.errors import TaskWeaverError
 
 ApprovalScope: TypeAlias = Literal["shell", "all"]
+ShellOutlook: TypeAlias = Literal["runs", "asks", "refused"]
+"""What becomes of shell code that a model writes."""
 
 _UNSAFE_IN_PATTERNS = frozenset(";&|`$<>\n()\\")
 """What lets a command that begins like an allowed one do something else as well."""
@@ -79,6 +81,12 @@ class Approval:
         self.always_allowed = list(always_allowed)
         self.ask = ask
         self._numbers = itertools.count(1)
+
+    def outlook(self, *, is_contained: bool) -> ShellOutlook:
+        """Return what becomes of shell code, so that a model need not find out by trying."""
+        if self.mode == "auto" or (is_contained and self.scope == "shell" and self.mode != "deny"):
+            return "runs"
+        return "asks" if self.mode == "ask" and self.ask is not None else "refused"
 
     def decide(
         self,

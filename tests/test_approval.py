@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskweaver_ext.approval import Approval, ApprovalAnswer, ApprovalRequest
+from taskweaver_ext.config import ApprovalMode
 
 
 class Person:
@@ -106,3 +107,24 @@ def test_patterns_are_for_the_shell_only() -> None:
     approval = Approval(always_allowed=["*"])
 
     assert not approval.decide("javascript", "1", is_verified=False).is_approved
+
+
+@pytest.mark.parametrize("mode", ["ask", "auto", "deny"])
+@pytest.mark.parametrize("has_person", [True, False])
+@pytest.mark.parametrize("is_contained", [True, False])
+def test_what_a_model_is_told_beforehand_is_what_happens(
+    mode: ApprovalMode, has_person: bool, is_contained: bool
+) -> None:
+    asked: list[ApprovalRequest] = []
+
+    def ask(request: ApprovalRequest) -> ApprovalAnswer:
+        asked.append(request)
+        return ApprovalAnswer(True)
+
+    approval = Approval(mode, ask=ask if has_person else None)
+    told = approval.outlook(is_contained=is_contained)
+
+    answer = approval.decide("bash", "ls", is_verified=False, is_contained=is_contained)
+
+    assert answer.is_approved == (told != "refused")
+    assert bool(asked) == (told == "asks")

@@ -376,6 +376,23 @@ def test_cells_share_variables_and_the_models_context(tmp_path: Path) -> None:
     assert "first" in told(model, 3)
 
 
+def test_the_model_is_told_what_becomes_of_shell_code(tmp_path: Path) -> None:
+    def prompt(name: str, approval: Approval) -> str:
+        _, model = converse(
+            tmp_path / name, [code("1")], approval=approval, session__roles=["code_interpreter"]
+        )
+        return model.requests[0][0].content
+
+    refusing = prompt("deny", Approval("deny", always_allowed=["git status"]))
+    asking = prompt("ask", Approval(ask=lambda _: ApprovalAnswer(True)))
+    trusting = prompt("auto", Approval("auto"))
+
+    assert "are refused." in refusing
+    assert "These bash commands run: git status." in refusing
+    assert "A person has to approve" in asking
+    assert "approve" not in trusting
+
+
 def test_the_model_is_told_what_its_code_will_find(tmp_path: Path) -> None:
     model = ScriptedModel([code("3"), code("import os; os._exit(3)"), code("4")])
     with TaskWeaverApp(tmp_path, {"session.roles": ["code_interpreter"]}, model=model) as app:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.files_beneath import list_files
 from taskweaver_ext.ces.results import KernelContents
 from taskweaver_ext.config import ReplyForm
@@ -58,11 +59,17 @@ class CodeGenerator:
     """Have the model write code for the last post, and show it while it is written."""
 
     def __init__(
-        self, alias: str, context: RoleContext, executor: CodeExecutor, reply_form: ReplyForm
+        self,
+        alias: str,
+        context: RoleContext,
+        executor: CodeExecutor,
+        approval: Approval,
+        reply_form: ReplyForm,
     ) -> None:
         self._alias = alias
         self._context = context
         self._executor = executor
+        self._approval = approval
         self._form: Form = (
             JsonForm(executor.languages)
             if reply_form == "json"
@@ -138,7 +145,10 @@ class CodeGenerator:
             "RESPONSE_JSON_SCHEMA": form if schema is None else json.dumps(schema),
             "TOOLS": ", ".join(TOOL_PREFIX + name for name in self._executor.languages),
             "ENVIRONMENT_CONTEXT": describe_place(
-                self._executor.languages, contents, is_contained=self._executor.is_contained
+                self._executor.languages,
+                contents,
+                is_contained=self._executor.is_contained,
+                approval=self._approval,
             ),
             "CODE_GENERATION_REQUIREMENTS": self._requirements(),
             "PLUGINS": "\n".join(plugin.describe() for plugin in self._executor.plugins)

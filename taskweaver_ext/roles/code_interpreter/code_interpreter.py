@@ -48,7 +48,7 @@ class CodeInterpreter(Role):
         self._settings = context.config.code_interpreter
         self._executor = executor
         self._approval = approval
-        self._generator = CodeGenerator(entry.alias, context, executor, reply_form)
+        self._generator = CodeGenerator(entry.alias, context, executor, approval, reply_form)
 
     @property
     def intro(self) -> str:

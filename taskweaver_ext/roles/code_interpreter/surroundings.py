@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from taskweaver_ext.approval import Approval, ShellOutlook
 from taskweaver_ext.ces.results import KernelContents
 
 _SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 
 
+_SHELL_OUTLOOKS: dict[ShellOutlook, str] = {
+    "asks": "A person has to approve code in other languages than Python before it runs.",
+    "refused": "Code in other languages than Python, and programs started from it, are refused.",
+}
+
+
 def describe_place(
-    languages: Sequence[str], contents: KernelContents | None, *, is_contained: bool
+    languages: Sequence[str],
+    contents: KernelContents | None,
+    *,
+    is_contained: bool,
+    approval: Approval,
 ) -> str:
     """Return what stays the same from one reply to the next, as the lines of a list."""
     lines = [f"- Languages: {', '.join(languages)}."]
@@ -21,8 +32,11 @@ def describe_place(
         lines.append(f"- Of the well-known packages these are installed: {packages}.")
     if is_contained:
         lines.append("- It is a container without a network.")
-    else:
-        lines.append("- A person has to approve code in other languages than Python first.")
+    shell = approval.outlook(is_contained=is_contained)
+    if shell in _SHELL_OUTLOOKS:
+        lines.append(f"- {_SHELL_OUTLOOKS[shell]}")
+        if approval.always_allowed:
+            lines.append(f"- These bash commands run: {', '.join(approval.always_allowed)}.")
     return "\n".join(lines)
 
 
