@@ -407,3 +407,13 @@ def test_the_model_is_told_what_its_code_will_find(tmp_path: Path) -> None:
     assert "(Python variables: sales: dict of 2, " in second[-1].content
     assert "(Python variables: (none)." in third[-1].content
     assert "variables of earlier code are lost" in third[-1].content
+    assert "send all of it again" in third[-1].content
+
+
+def test_code_that_failed_halfway_need_not_be_sent_whole(tmp_path: Path) -> None:
+    script = [code("rows = [1]\n1 / 0"), code("eval('rows')"), code("rows")]
+    _, model = converse(tmp_path / "p", [*script], session__roles=["code_interpreter"])
+
+    assert "What ran before the error need not be repeated" in model.requests[1][-1].content
+    assert "rows: list of 1" in model.requests[1][-1].content
+    assert "send all of it again" in model.requests[2][-1].content

@@ -96,8 +96,13 @@ class CodeGenerator:
 
     @property
     def advice_on_code(self) -> str:
-        """What a model is told whose code failed."""
+        """What a model is told whose code was refused, or failed and left nothing."""
         return self._prompt["revise_code"]
+
+    @property
+    def advice_on_run(self) -> str:
+        """What a model is told whose code failed halfway."""
+        return self._prompt["revise_run"]
 
     def generate(
         self, memory: Memory, post: PostEventProxy

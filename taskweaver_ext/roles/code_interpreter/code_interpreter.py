@@ -150,7 +150,10 @@ class CodeInterpreter(Role):
         if failure is None or is_stopped:
             post.update_send_to(memory.asker_of(self.alias))
         else:
-            self._try_again_or_report(post, memory, self._generator.advice_on_code)
+            advice = self._generator.advice_on_code
+            if generated.language == "python" and result.variables_survived:
+                advice = self._generator.advice_on_run
+            self._try_again_or_report(post, memory, advice)
         return post.end()
 
     def _report(
