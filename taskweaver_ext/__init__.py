@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from taskweaver_ext.ces.results import ExecutionArtifact as ExecutionArtifact
     from taskweaver_ext.ces.results import ExecutionResult as ExecutionResult
     from taskweaver_ext.ces.results import ExecutionStatus as ExecutionStatus
+    from taskweaver_ext.ces.results import KernelContents as KernelContents
     from taskweaver_ext.ces.results import KernelDeath as KernelDeath
     from taskweaver_ext.ces.results import Notice as Notice
     from taskweaver_ext.ces.sessions.session_info import SessionInfo as SessionInfo
@@ -115,6 +116,7 @@ _MODULE_OF_NAME = {
     "ExecutionArtifact": "taskweaver_ext.ces.results",
     "ExecutionResult": "taskweaver_ext.ces.results",
     "ExecutionStatus": "taskweaver_ext.ces.results",
+    "KernelContents": "taskweaver_ext.ces.results",
     "KernelDeath": "taskweaver_ext.ces.results",
     "Notice": "taskweaver_ext.ces.results",
     "SessionInfo": "taskweaver_ext.ces.sessions.session_info",

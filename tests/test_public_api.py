@@ -38,6 +38,7 @@ PROMISED = {
     "ExecWidget",
     "GatewaySettings",
     "JsonStringStream",
+    "KernelContents",
     "KernelDeath",
     "Language",
     "Notice",
