@@ -310,10 +310,14 @@ class ContainerBox:
             self._cleaning.start()
 
     def _watch_folder(self) -> None:
-        limit = self.settings.container.limits.folder_bytes
+        limit, process = self.settings.container.limits.folder_bytes, self.life.process
         if limit is not None:
             self._folder_watch = FolderWatch(
-                self.settings.cwd, limit, self._folder_is_too_large, self.settings.session_id
+                self.settings.cwd,
+                limit,
+                self._folder_is_too_large,
+                self.settings.session_id,
+                unnamed_bytes=process.unnamed_bytes if process is not None else lambda _device: 0,
             )
             self._folder_watch.start()
 

@@ -70,13 +70,15 @@ def _find_free_subnet(engine: Engine) -> str:
     """Only the engine knows which addresses are free, and it says so by taking some."""
     name = f"{NAME}-{uuid.uuid4().hex[:8]}"
     engine.create_network(name, _OPTIONS)
-    subnets = [
-        str(entry["Subnet"])
-        for network in engine.networks(name)
-        for entry in network["IPAM"]["Config"]
-        if "." in str(entry["Subnet"])
-    ]
-    engine.remove_network(name)
+    try:
+        subnets = [
+            str(entry["Subnet"])
+            for network in engine.networks(name)
+            for entry in network["IPAM"]["Config"]
+            if "." in str(entry["Subnet"])
+        ]
+    finally:
+        engine.remove_network(name)
     if not subnets:
         raise EngineError("the engine has no addresses for a network of ours")
     return subnets[0]

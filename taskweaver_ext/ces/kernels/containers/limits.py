@@ -19,6 +19,8 @@ _CGROUPS = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
 _LOOK_SECONDS = 0.5
 _MEASURE_SECONDS = 10.0
+_MAX_DEPTH = 100
+"""Nobody's folders are nested deeper, and looking into them takes longer the deeper they are."""
 _UNIT = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
@@ -128,6 +130,18 @@ class ContainerProcess:
                     return int(count)
         return 0
 
+    def unnamed_bytes(self, device: int) -> int:
+        """What files on a device take that the container has open and that have lost their name."""
+        sizes: dict[int, int] = {}
+        for pid in self._read_of("pids", "cgroup.procs").split():
+            with contextlib.suppress(OSError), os.scandir(_PROC / pid / "fd") as entries:
+                for entry in entries:
+                    with contextlib.suppress(OSError):
+                        found = os.stat(entry.path)
+                        if found.st_dev == device and found.st_nlink == 0:
+                            sizes[found.st_ino] = found.st_blocks * 512
+        return sum(sizes.values())
+
     def _is_limited(self, file: str, limit: float) -> bool:
         """Whether a limit is at least as tight as asked; pages and periods round it a little."""
         fields = self._read(file).split()
@@ -136,7 +150,10 @@ class ContainerProcess:
         return file.startswith("cpu.") or int(fields[0]) <= limit
 
     def _read(self, file: str) -> str:
-        folder = self._groups.get(file.partition(".")[0])
+        return self._read_of(file.partition(".")[0], file)
+
+    def _read_of(self, controller: str, file: str) -> str:
+        folder = self._groups.get(controller)
         if folder is None:
             return ""
         try:
@@ -165,8 +182,20 @@ class FolderWatch:
     """
 
     def __init__(
-        self, folder: Path, limit_bytes: int, on_too_much: Callable[[int], None], name: str
+        self,
+        folder: Path,
+        limit_bytes: int,
+        on_too_much: Callable[[int], None],
+        name: str,
+        *,
+        unnamed_bytes: Callable[[int], int] = lambda _device: 0,
     ) -> None:
+        """A watch that has not begun.
+
+        Args:
+            unnamed_bytes: Says what files on a device take that are in no folder any more.
+        """
+        self._unnamed_bytes = unnamed_bytes
         self._folder = folder
         self._limit_bytes = limit_bytes
         self._on_too_much = on_too_much
@@ -212,20 +241,43 @@ class FolderWatch:
         return found.f_bavail * found.f_frsize
 
     def _measure(self) -> int:
-        """The bytes that the folder's files take; a tree too deep to measure counts as endless."""
-        total, waiting = 0, [str(self._folder)]
+        """The bytes that the folder's files take; a tree too deep to measure counts as endless.
+
+        Code may put a link in the place of a folder at any moment; it is never followed, or
+        the watch would spend its time in other places.
+        """
+        total = 0
+        waiting: list[tuple[str, ...]] = [()]
         while waiting and not self._is_stopped.is_set():
-            try:
-                with os.scandir(waiting.pop()) as entries:
+            parts = waiting.pop()
+            if len(parts) > _MAX_DEPTH:
+                total += self._limit_bytes
+                continue
+            with contextlib.suppress(OSError), _opened_folder(self._folder, parts) as folder:
+                if not parts:
+                    total += self._unnamed_bytes(os.fstat(folder).st_dev)
+                with os.scandir(folder) as entries:
                     for entry in entries:
                         with contextlib.suppress(FileNotFoundError):
                             total += max(512, entry.stat(follow_symlinks=False).st_blocks * 512)
                             if entry.is_dir(follow_symlinks=False):
-                                waiting.append(entry.path)
-            except OSError as error:
-                if error.errno == errno.ENAMETOOLONG:
-                    total += self._limit_bytes
+                                waiting.append((*parts, entry.name))
         return total
+
+
+@contextlib.contextmanager
+def _opened_folder(root: Path, parts: tuple[str, ...]) -> Iterator[int]:
+    """A folder beneath another one, through no link; raises OSError."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(root, flags & ~os.O_NOFOLLOW)
+    try:
+        for part in parts:
+            below = os.open(part, flags, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 class LimitCounter:

@@ -6,13 +6,14 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.kernels.containers import description
+from taskweaver_ext.ces.kernels.containers import description, limits
 from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
 from taskweaver_ext.ces.kernels.containers.limits import ContainerLimits, FolderWatch, size_text
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
@@ -115,6 +116,23 @@ def test_a_folder_that_grows_too_large_stops_the_code_and_keeps_its_variables(
     assert run(limited, "print(kept)").result.stdout == ["kept\n"]
 
 
+def test_files_without_a_name_count_as_well(limited: Environment) -> None:
+    hoard = """
+import itertools, os, time
+files = []
+for number in itertools.count():
+    files.append(open("nameless", "wb", buffering=0))
+    os.unlink("nameless")
+    files[-1].write(bytes(1 << 20))
+    time.sleep(0.01)
+"""
+
+    result = run(limited, hoard, timeout=30).result
+
+    assert result.status is ExecutionStatus.ERROR
+    assert "may grow by 30 MiB" in limits_named(result)
+
+
 def test_code_that_goes_on_filling_its_folder_is_killed(limited: Environment) -> None:
     result = run(limited, f"is_stubborn = True\n{FILL_THE_FOLDER}").result
 
@@ -198,6 +216,34 @@ def test_the_watch_counts_what_is_added_and_not_what_was_there(tmp_path: Path) -
 
     assert has_come
     assert 4 << 20 <= reports[0] < 5 << 20
+
+
+def test_the_watch_follows_no_link_that_took_a_folders_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched, elsewhere = tmp_path / "watched", tmp_path / "elsewhere"
+    (watched / "folder" / "below").mkdir(parents=True)
+    (elsewhere / "below").mkdir(parents=True)
+    (elsewhere / "below" / "large").write_bytes(bytes(4 << 20))
+    watch = FolderWatch(watched, 1 << 20, lambda _bytes: None, "test")
+    open_folder = limits._opened_folder
+
+    def exchange(root: Path, parts: tuple[str, ...]) -> AbstractContextManager[int]:
+        if parts == ("folder", "below"):
+            (watched / "folder").rename(tmp_path / "taken")
+            (watched / "folder").symlink_to(elsewhere)
+        return open_folder(root, parts)
+
+    monkeypatch.setattr(limits, "_opened_folder", exchange)
+
+    assert watch._measure() < 1 << 20
+
+
+def test_a_tree_without_end_counts_as_too_large(tmp_path: Path) -> None:
+    watch = FolderWatch(tmp_path, 1 << 20, lambda _bytes: None, "test")
+    (tmp_path / "/".join("d" * 150)).mkdir(parents=True)
+
+    assert watch._measure() > 1 << 20
 
 
 @pytest.mark.parametrize(
