@@ -17,12 +17,14 @@ _BIN, _PYTHON = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "pytho
 _MANAGED = Path(".taskweaver") / "python-env"
 """Beneath the user's home: an environment kept for kernels, used if somebody made it."""
 
-_CHECK = """
-import importlib.util
-if importlib.util.find_spec("pip"):
-    print("pip")
+_TOO_OLD = 4
+_CHECK = f"""
+import importlib.util, sys
+print(importlib.util.find_spec("pip") and "pip")
 import ipykernel
+sys.exit({_TOO_OLD} if ipykernel.version_info[0] < 6 else 0)
 """
+"""Says whether there is pip, then how it stands with ipykernel."""
 
 
 def find_python(configured: str | None, cwd: Path, environment: dict[str, str]) -> str:
@@ -84,18 +86,20 @@ def explain_why_unusable(python: str, environment: Mapping[str, str]) -> KernelS
         return KernelStartError(f"The Python at {python} does not run: {error}.")
     if check.returncode == 0:
         return None
-    if "ModuleNotFoundError" in check.stderr and "ipykernel" in check.stderr:
-        return KernelStartError(
-            f"The Python at {python} has no ipykernel, so it cannot run a kernel."
-            f" Install it with: {_install_command(python, has_pip='pip' in check.stdout)}"
-        )
-    return KernelStartError(f"The Python at {python} fails to start: {check.stderr.strip()}")
+    if check.returncode == _TOO_OLD:
+        lacks, package = "has an ipykernel that is too old to run a kernel", "'ipykernel>=6.29'"
+    elif "ModuleNotFoundError" in check.stderr and "ipykernel" in check.stderr:
+        lacks, package = "has no ipykernel, so it cannot run a kernel", "ipykernel"
+    else:
+        return KernelStartError(f"The Python at {python} fails to start: {check.stderr.strip()}")
+    command = _install_command(python, package, has_pip="pip" in check.stdout)
+    return KernelStartError(f"The Python at {python} {lacks}. Install it with: {command}")
 
 
-def _install_command(python: str, *, has_pip: bool) -> str:
-    """What brings ipykernel into an environment, which may have been made without pip."""
+def _install_command(python: str, package: str, *, has_pip: bool) -> str:
+    """What brings a package into an environment, which may have been made without pip."""
     python = shlex.quote(python)
     if not has_pip and shutil.which("uv"):
-        return f"uv pip install --python {python} ipykernel"
-    install = f"{python} -m pip install ipykernel"
+        return f"uv pip install --python {python} {package}"
+    install = f"{python} -m pip install {package}"
     return install if has_pip else f"{python} -m ensurepip && {install}"

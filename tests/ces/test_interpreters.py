@@ -137,6 +137,15 @@ def test_one_without_ipykernel_gives_the_command_that_installs_it(tmp_path: Path
     assert f"{python} -m pip install ipykernel" in str(raised.value)
 
 
+def test_one_with_an_ancient_ipykernel_is_told_to_take_a_newer(tmp_path: Path) -> None:
+    (tmp_path / "ipykernel.py").write_text("version_info = (5, 5, 6)")
+
+    error = explain_why_unusable(sys.executable, {"PYTHONPATH": str(tmp_path)})
+
+    assert "too old to run a kernel" in str(error)
+    assert str(error).endswith("-m pip install 'ipykernel>=6.29'")
+
+
 def test_one_that_is_not_there_or_does_not_run_is_named(tmp_path: Path) -> None:
     broken = tmp_path / "python"
     broken.write_text("#!/bin/sh\necho broken >&2; exit 3\n")
