@@ -7,6 +7,7 @@ a change takes effect with the next one.
 
 from __future__ import annotations
 
+import tokenize
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,10 @@ def module_folders(cwd: Path) -> tuple[Path, ...]:
 def _read_module(path: Path) -> StartupScript:
     label = f"the module {path}"
     try:
-        source = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        if path.exists() and not path.is_file():  # a pipe would be waited for without end
+            raise OSError("it is not a file")
+        with tokenize.open(path) as file:  # it may say how it is encoded, as any module
+            source = file.read()
+    except (OSError, UnicodeDecodeError, SyntaxError) as error:
         return StartupScript(label=label, name=path.stem, problem=f"it cannot be read: {error}")
     return StartupScript(label=label, name=path.stem, path=str(path), source=source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.sessions import equipment
+from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
 from tests.support.executions import OpenEnvironment, run, wait_until
 
 
@@ -91,6 +93,22 @@ def test_a_module_that_fails_is_reported_once_and_the_kernel_runs(
     assert reason in notice.message
     assert notice.message in caplog.text
     assert second.result.notices == []
+
+
+def test_a_module_may_say_how_it_is_encoded(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_bytes(b"# coding: latin-1\nname = 'caf\xe9'\n")
+
+    (script,) = StartupScripts(None, [tmp_path]).read()
+
+    assert "café" in script.source
+
+
+def test_a_pipe_is_no_module_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "module.py")
+
+    (script,) = StartupScripts(None, [tmp_path]).read()
+
+    assert "it is not a file" in script.problem
 
 
 def test_a_prelude_that_fails_is_named_and_leaves_what_it_did(
