@@ -129,21 +129,26 @@ class LocalKernelHost:
             reached("connected")
         finally:
             listener.close()
-        connection = WireConnection(
-            context=self._context,
-            address=str(self._folder / "channel"),
-            key=key,
-            wire=wire,
-            death_descriptor=_death_descriptor(self._process),
-        )
-        try:
-            connection.wait_until_ready(START_SECONDS)
-        except (TimeoutError, ConnectionError) as error:
-            connection.close()
-            raise self._start_error(str(error)) from error
-        except BaseException:  # Ctrl-C: open sockets would keep their context from ending
-            connection.close()
-            raise
+        # Whatever happens, Ctrl-C too: open sockets would keep their context from ending.
+        with contextlib.ExitStack() as opened:
+            opened.callback(wire.close)
+            death_descriptor = _death_descriptor(self._process)
+            if death_descriptor is not None:
+                opened.callback(os.close, death_descriptor)
+            connection = WireConnection(
+                context=self._context,
+                address=str(self._folder / "channel"),
+                key=key,
+                wire=wire,
+                death_descriptor=death_descriptor,
+            )
+            opened.pop_all()
+            opened.callback(connection.close)
+            try:
+                connection.wait_until_ready(START_SECONDS)
+            except (TimeoutError, ConnectionError) as error:
+                raise self._start_error(str(error)) from error
+            opened.pop_all()
         reached("ready")
         return connection
 

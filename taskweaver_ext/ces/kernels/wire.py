@@ -40,6 +40,10 @@ SHELL_PORT, IOPUB_PORT, STDIN_PORT, CONTROL_PORT, HEARTBEAT_PORT = range(1, 6)
 
 _RECONNECT_MILLISECONDS = 2
 """A kernel that is starting binds its channels any moment now."""
+_CONNECT_MILLISECONDS = 100
+"""After so long without a connection to a kernel that is ready, somebody asks why."""
+_SEND_MILLISECONDS = 500
+"""After so long a kernel that takes no message has left."""
 _RECEIVE_BYTES = 1 << 18
 _MAX_PIPE_BYTES = 1 << 20
 _MAX_PASSED_DESCRIPTORS = 16
@@ -106,7 +110,7 @@ class Waker:
 
 
 class WireConnection:
-    """A `KernelConnection` over a side socket.
+    """A `KernelConnection` over a side socket; it closes what it was made with.
 
     Threads:
         Belongs to one thread at a time, except `wake`, which only writes to a pipe.
@@ -142,14 +146,22 @@ class WireConnection:
         self._frames = FrameReader()
         self._pipes: dict[int, list[int]] = {}
         self._latest_ordinal = 0
+        self._is_lost = False
         self._is_gone = False
 
     def _open_channel(
         self, context: zmq.Context[zmq.Socket[bytes]], port: int
     ) -> zmq.Socket[bytes]:
-        channel = context.socket(zmq.DEALER)
+        try:
+            channel = context.socket(zmq.DEALER)
+        except zmq.ZMQError as error:  # there are no descriptors left for it
+            raise OSError(error.errno, error.strerror) from error
         channel.linger = 0
         channel.reconnect_ivl = _RECONNECT_MILLISECONDS
+        # What is sent before there is a connection, or after it, is refused instead of kept: a
+        # connection that cannot be made would be tried for ever.
+        channel.immediate = True
+        channel.sndtimeo = _SEND_MILLISECONDS
         try:
             self._attach(channel, port)
         except BaseException:
@@ -173,7 +185,7 @@ class WireConnection:
             "stop_on_error": False,
         }
         metadata = {"taskweaver": {"ordinal": request.ordinal, **request.metadata}}
-        self._shell.send_multipart(self._format.pack("execute_request", content, metadata=metadata))
+        self._send(self._shell, self._format.pack("execute_request", content, metadata=metadata))
 
     @property
     def latest_ordinal(self) -> int:
@@ -182,11 +194,19 @@ class WireConnection:
 
     def answer(self, text: str) -> None:
         """Answer a question."""
-        self._stdin.send_multipart(self._format.pack("input_reply", {"value": text}))
+        self._send(self._stdin, self._format.pack("input_reply", {"value": text}))
 
     def request_shutdown(self) -> None:
         """Ask the kernel to end."""
-        self._shell.send_multipart(self._format.pack("shutdown_request", {"restart": False}))
+        self._send(self._shell, self._format.pack("shutdown_request", {"restart": False}))
+
+    def _send(self, channel: zmq.Socket[bytes], parts: list[bytes]) -> None:
+        """Send a message; a kernel that has left the channel counts as gone."""
+        try:
+            channel.send_multipart(parts)
+        except zmq.Again:
+            self._is_lost = True
+            self.wake()
 
     def wake(self) -> None:
         """Make `receive` return."""
@@ -195,6 +215,9 @@ class WireConnection:
     def receive(self, timeout: float | None) -> Iterator[Received]:
         """Wait until something arrives and give it; the side socket comes first."""
         if self._is_gone:
+            return
+        if self._is_lost:
+            yield from self._receive_the_last()
             return
         # Round up: a wait that ends too early would only be repeated.
         milliseconds = None if timeout is None else int(timeout * 1000) + 1
@@ -210,8 +233,21 @@ class WireConnection:
             yield from self._receive_the_last()
 
     def wait_until_ready(self, seconds: float) -> None:
-        """Wait for the kernel's hello; raises TimeoutError or ConnectionError, with its words."""
+        """Wait for the kernel's hello, and until it can be reached.
+
+        Raises:
+            TimeoutError, ConnectionError: With the kernel's words.
+            OSError: There are no descriptors left for the connection.
+        """
         deadline = time.monotonic() + seconds
+        self._wait_for_hello(deadline)
+        for channel in (self._shell, self._stdin):
+            while not channel.poll(_CONNECT_MILLISECONDS, zmq.POLLOUT):
+                os.close(os.dup(self._waker.fileno()))  # raises if that is what is missing
+                if time.monotonic() > deadline:
+                    raise TimeoutError
+
+    def _wait_for_hello(self, deadline: float) -> None:
         said = ""
         while True:
             for received in self.receive(max(0.0, deadline - time.monotonic())):

@@ -49,7 +49,6 @@ LimitsMet = Callable[[Mapping[str, Any]], list[str]]
 """Given how an execution ended, says which limits it met."""
 
 _RETRY_SECONDS = 0.02
-_SEND_MILLISECONDS = 500
 
 
 class KernelLine(Protocol):
@@ -218,13 +217,10 @@ class ContainerConnection(WireConnection):
         self._paths = paths
         self._notices: deque[HostNotice] = deque()
         self._is_running = False
-        self._is_lost = False
         self.kernel_pid = _pid_of_peer(wire)
         """The kernel's process as this machine numbers it, where that can be told."""
 
     def _attach(self, channel: zmq.Socket[bytes], port: int) -> None:
-        # A channel that we have bound takes nothing once the kernel has left it.
-        channel.sndtimeo = _SEND_MILLISECONDS
         self._line.attach(channel, port)
 
     @property
@@ -249,33 +245,13 @@ class ContainerConnection(WireConnection):
         """Send a request; it hears what happened while nothing ran."""
         self._limits_met({})  # what others met before is not its doing
         self._is_running = "command" not in request.metadata
-        with self._noticing_a_loss():
-            super().execute(request)
+        super().execute(request)
         if self._notices:
-            self.wake()
-
-    def answer(self, text: str) -> None:
-        """Answer a question."""
-        with self._noticing_a_loss():
-            super().answer(text)
-
-    def request_shutdown(self) -> None:
-        """Ask the kernel to end."""
-        with self._noticing_a_loss():
-            super().request_shutdown()
-
-    @contextlib.contextmanager
-    def _noticing_a_loss(self) -> Iterator[None]:
-        try:
-            yield
-        except zmq.Again:
-            self._is_lost = True
             self.wake()
 
     def receive(self, timeout: float | None) -> Iterator[Received]:
         """As the base does, with notices in their place."""
-        source = self._receive_the_last() if self._is_lost else super().receive(timeout)
-        for received in source:
+        for received in super().receive(timeout):
             if isinstance(received, ExecutionEnded):
                 for message in self._limits_met(received.reply):
                     self._notices.append(HostNotice("limit", message))
