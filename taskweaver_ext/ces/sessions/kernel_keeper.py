@@ -2,7 +2,7 @@
 
 A session whose kernel was put away goes on existing: its next execution
 starts a fresh one and says that variables are gone. A busy kernel is never
-put away; who needs one while all are busy waits.
+put away; who needs one while all are busy waits, until it gives up.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-from taskweaver_ext.errors import ConfigError, KernelStartError
+from taskweaver_ext.errors import ConfigError, KernelStartError, SessionError
 
 WAIT_SECONDS = 60.0
 """How long a session waits for a kernel to become idle when all are busy."""
@@ -25,7 +25,13 @@ _SHORTAGES = (
 )
 """How running out of descriptors, processes or memory reads; also in a kernel's last words."""
 
+_START_ERRORS = (OSError, RuntimeError, KernelStartError)
+
 _T = TypeVar("_T")
+
+
+class KernelNotWantedError(SessionError):
+    """The session was stopped, or its execution interrupted, while it waited for a kernel."""
 
 
 class Keepable(Protocol):
@@ -39,6 +45,10 @@ class Keepable(Protocol):
     def has_kernel(self) -> bool:
         """Whether a kernel lives in it, or room is kept for one."""
 
+    @property
+    def has_given_up(self) -> bool:
+        """Whether it waits for a kernel no longer: it was interrupted, or stopped."""
+
     def keep_room(self) -> None:
         """A kernel is about to start in it."""
 
@@ -51,10 +61,9 @@ class KernelKeeper:
 
     Threads:
         A thread of its own puts idle kernels away, if there is a limit of
-        time; it sleeps until the next one is due. `_changed` guards
-        `_sessions` and `_is_closed` and is never held while a kernel stops.
-        `_places` is held by the thread that makes room, so that two do not
-        take the same.
+        time; it sleeps until the next one is due. `_changed` guards the
+        other fields and is never held while a kernel stops. `_places` is held
+        by the thread that makes room, so that two do not take the same.
     """
 
     def __init__(self, max_kernels: int | None, idle_seconds: float | None) -> None:
@@ -66,6 +75,8 @@ class KernelKeeper:
         self._idle_seconds = idle_seconds
         self._sessions: list[Keepable] = []
         self._changed = threading.Condition()
+        self._changes = 0
+        """How often something has changed that a session may have waited for."""
         self._places = threading.Lock()
         self._is_closed = False
         self._thread: threading.Thread | None = None
@@ -79,35 +90,44 @@ class KernelKeeper:
         """Look after a session."""
         with self._changed:
             self._sessions.append(session)
-            self._changed.notify_all()
+        self.look_again()
 
     def remove(self, session: Keepable) -> None:
         """Forget a session."""
         with self._changed:
             if session in self._sessions:
                 self._sessions.remove(session)
-            self._changed.notify_all()
+        self.look_again()
 
-    def became_idle(self) -> None:
-        """A session has a kernel with nothing to do: somebody may be waiting for it."""
+    def look_again(self) -> None:
+        """A kernel has nothing to do now, or is not waited for any more."""
         with self._changed:
+            self._changes += 1
             self._changed.notify_all()
 
     def start(self, asker: Keepable, start: Callable[[], _T]) -> _T:
-        """Start a kernel for a session within the bound; once more with more room if it must."""
-        with self._places:
-            self._make_room(asker)
-            asker.keep_room()
+        """Start a kernel for a session within the bound; once more with more room if it must.
+
+        Raises:
+            KernelStartError: There is no room, or too little of something else.
+            KernelNotWantedError: The session has given up.
+        """
+        self._keep_room(asker)
         try:
             return start()
-        except (OSError, RuntimeError, KernelStartError) as error:
+        except _START_ERRORS as error:
             if not (shortage := _shortage_behind(error)):
                 raise
             reason = f"the machine ran out of resources ({shortage})"
             put_away = [session.put_away(reason) for session in self._others(asker)]
             if not any(put_away):
-                raise
-        return start()
+                raise _shortage_error(shortage) from error
+        try:
+            return start()
+        except _START_ERRORS as error:
+            if shortage := _shortage_behind(error):
+                raise _shortage_error(shortage) from error
+            raise
 
     def close(self) -> None:
         """End the thread."""
@@ -117,21 +137,44 @@ class KernelKeeper:
         if self._thread is not None:
             self._thread.join()
 
-    def _make_room(self, asker: Keepable) -> None:
-        if self._max_kernels is None:
-            return
-        reason = f"there may be {self._max_kernels} kernels, and another session needed one"
+    def _keep_room(self, asker: Keepable) -> None:
+        """Wait for room within the bound and keep it for a session."""
         deadline = time.monotonic() + WAIT_SECONDS
-        while self._count(asker) >= self._max_kernels:
+        if not self._places.acquire(timeout=WAIT_SECONDS):
+            raise self._all_busy()
+        try:
+            if self._max_kernels is not None:
+                self._make_room(asker, self._max_kernels, deadline)
+            asker.keep_room()
+        finally:
+            self._places.release()
+
+    def _make_room(self, asker: Keepable, max_kernels: int, deadline: float) -> None:
+        reason = f"at most {max_kernels} may live at once, and another session needed one"
+        while not asker.has_given_up:
+            seen = self._changes
+            if self._count(asker) < max_kernels:
+                return
             idle = [s for s in self._others(asker) if s.idle_since is not None]
             if any(s.put_away(reason) for s in sorted(idle, key=lambda s: s.idle_since or 0)):
                 continue
-            with self._changed:
-                if not self._changed.wait(max(0.0, deadline - time.monotonic())):
-                    raise KernelStartError(
-                        f"All {self._max_kernels} kernels have been busy for {WAIT_SECONDS:g} s."
-                        " Wait for one to end, stop a session, or allow more kernels."
-                    )
+            if not self._has_changed(seen, deadline):
+                raise self._all_busy()
+        raise KernelNotWantedError(
+            "The session was stopped while it waited for a kernel. Start it again to use it."
+        )
+
+    def _has_changed(self, seen: int, deadline: float) -> bool:
+        """Wait until there have been more changes than were seen; False when time is up."""
+        with self._changed:
+            seconds = max(0.0, deadline - time.monotonic())
+            return self._changed.wait_for(lambda: self._changes != seen, seconds)
+
+    def _all_busy(self) -> KernelStartError:
+        return KernelStartError(
+            f"All {self._max_kernels} kernels have been busy for {WAIT_SECONDS:g} s."
+            " Wait for one to end, stop a session, or allow more kernels."
+        )
 
     def _count(self, asker: Keepable) -> int:
         return sum(session.has_kernel for session in self._others(asker))
@@ -173,3 +216,11 @@ def _shortage_behind(error: BaseException | None) -> str:
                 return shortage
         error = error.__cause__ or error.__context__
     return ""
+
+
+def _shortage_error(shortage: str) -> KernelStartError:
+    return KernelStartError(
+        f"The machine has run out of resources ({shortage}), and no kernel is idle that could be"
+        " put away. Stop sessions or other programs, or raise the limits (ulimit -n is for open"
+        " files, ulimit -u for processes)."
+    )

@@ -30,7 +30,7 @@ from taskweaver_ext.ces.results import (
 )
 from taskweaver_ext.ces.sessions.current_kernel import CurrentKernel
 from taskweaver_ext.ces.sessions.equipment import Equipment
-from taskweaver_ext.ces.sessions.kernel_keeper import KernelKeeper
+from taskweaver_ext.ces.sessions.kernel_keeper import KernelKeeper, KernelNotWantedError
 from taskweaver_ext.ces.sessions.session_folder import NAME, SessionFolder
 from taskweaver_ext.ces.sessions.session_info import SessionInfo, SessionState, memory_of
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
@@ -77,7 +77,7 @@ class KernelSession:
         self._max_deaths_in_a_row = max_deaths_in_a_row
         self._late_outputs = LateOutputs(folder.outputs, on_late_output, max_output_bytes)
         self._artifacts = ArtifactStore(folder.artifacts, folder.cwd)
-        self._turns = Turns(on_free=keeper.became_idle)
+        self._turns = Turns(on_free=keeper.look_again)
         self._kernel = CurrentKernel(
             session_id, start_kernel, self.describe, self._late_outputs.take
         )
@@ -99,12 +99,18 @@ class KernelSession:
     @property
     def idle_since(self) -> float | None:
         """Since when the kernel has nothing to do; None while it is busy, or there is none."""
-        return None if self._kernel.runs_programs else self._idle_since
+        has_other_use = self._kernel.runs_programs or self._kernel.is_closed
+        return None if has_other_use else self._idle_since
 
     @property
     def has_kernel(self) -> bool:
         """Whether there is a kernel, or room is kept for one."""
         return self._has_room
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether a kernel that is waited for is not wanted any more."""
+        return self._kernel.is_closed or self._turns.is_cancelled
 
     def keep_room(self) -> None:
         """A kernel is about to start here."""
@@ -229,7 +235,12 @@ class KernelSession:
             if not has_turn:
                 return _cancelled(execution)
             with self._busy():
-                self._ensure_kernel(place)
+                try:
+                    self._ensure_kernel(place)
+                except KernelNotWantedError:
+                    if place.is_cancelled:
+                        return _cancelled(execution)
+                    raise
                 self._tell_what_happened(execution)
                 return self._count_deaths(self._run(execution, place))
 
@@ -247,12 +258,15 @@ class KernelSession:
     def interrupt(self, kill_after: float | None) -> None:
         """Interrupt the execution that runs, or is about to, if there is one."""
         self._turns.interrupt(kill_after)
+        self._keeper.look_again()  # it may wait there for a kernel
 
     def restart(self) -> None:
         """Replace the kernel; what runs on it is cancelled first."""
         self._refuse_callbacks()
         with self._turns.place("upkeep", is_first=True) as place:
-            if not self._turns.cancel_what_has_not_begun():
+            if self._turns.cancel_what_has_not_begun():
+                self._keeper.look_again()
+            else:
                 self._no_kernel_because = "The session was restarted"
                 self._stop_kernel()
             self._turns.wait(place)
@@ -264,6 +278,7 @@ class KernelSession:
     def stop(self) -> None:
         """End the kernel for good, also under a caller whose callback does not return."""
         self._kernel.close()
+        self._keeper.look_again()
         with self._turns.place("upkeep", is_first=True) as place:
             has_turn = not self._turns.is_mine and self._turns.wait(place, TURN_SECONDS)
             self._stop_kernel()  # one that was starting just now
@@ -286,7 +301,7 @@ class KernelSession:
             self._last_used_at = time.time()
             if self._idle_since is not None:
                 self._idle_since = time.monotonic()
-            self._keeper.became_idle()
+            self._keeper.look_again()
 
     def _begin_programs(self) -> ProgramSite:
         for _ in range(self._max_deaths_in_a_row + 1):
@@ -343,6 +358,8 @@ class KernelSession:
                 while not self._equipment.install():
                     self._stop_kernel()
                     self._keeper.start(self, self._kernel.open)
+            except KernelNotWantedError:
+                raise  # nothing was tried
             except BaseException as error:
                 self._stop_kernel()
                 why = str(error) or type(error).__name__

@@ -58,6 +58,12 @@ class Turns:
         with self._changed:
             return self._holder is not None and self._holder.thread == threading.get_ident()
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether whoever has the turn was interrupted before its code began."""
+        with self._changed:
+            return self._holder is not None and self._holder.is_cancelled
+
     @contextlib.contextmanager
     def place(self, purpose: Purpose, *, is_first: bool = False) -> Iterator[Place]:
         """A place in the line, or at its head; afterwards it is given back with the turn."""
