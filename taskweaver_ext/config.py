@@ -33,6 +33,7 @@ _TOOL_MODES: dict[str, ToolMode] = {
     "bash": "bash",
     "1": "python",
     "py": "python",
+    "python": "python",
     "mix": "both",
     "both": "both",
 }

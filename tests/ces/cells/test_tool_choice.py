@@ -26,6 +26,7 @@ def _nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
         ("bash", "bash"),
         ("1", "python"),
         ("py", "python"),
+        ("python", "python"),
         ("mix", "both"),
         ("BOTH", "both"),
     ],
