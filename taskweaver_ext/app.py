@@ -32,14 +32,20 @@ if TYPE_CHECKING:
     from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
 
 NO_MODEL = """\
-No model is set, so nobody can answer. Put one of these into taskweaver_config.json:
-  OpenAI or compatible:  "llm.api_type": "openai",     "llm.api_key": "...", "llm.model": "..."
-                         "llm.api_base": "http://..."  for vLLM, LM Studio, llama.cpp
-  Anthropic:             "llm.api_type": "anthropic",  "llm.api_key": "...", "llm.model": "..."
-  Ollama:                "llm.api_type": "ollama",     "llm.model": "..."
-  On this machine:       "llm.api_type": "local"       after: taskweaver-ext model fetch
-Without a model: lines that begin with > run Python, lines with ! run shell, and /demo plays a
-scripted demonstration."""
+No model is set. Put one of these into taskweaver_config.json and start again:
+
+  OpenAI           "llm.api_type": "openai",
+                   "llm.api_key": "...", "llm.model": "..."
+  vLLM, LM Studio, "llm.api_type": "openai", "llm.model": "...",
+  llama.cpp, ...   "llm.api_base": "http://..."
+  Anthropic        "llm.api_type": "anthropic",
+                   "llm.api_key": "...", "llm.model": "..."
+  Ollama           "llm.api_type": "ollama", "llm.model": "..."
+  on this machine  "llm.api_type": "local"
+                   after: taskweaver-ext model fetch
+
+Without a model, > runs Python, ! runs shell, and /demo plays a scripted
+demonstration."""
 
 _NO_MODEL_IN_SHORT = (
     "none is set; put llm.api_key and llm.model into taskweaver_config.json, or set llm.api_type"

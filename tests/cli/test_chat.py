@@ -87,6 +87,7 @@ def test_without_a_model_a_request_shows_the_ways_there_are(open_chat: OpenChat)
     text = "\n".join(chat.screen.all_lines)
     for way in ("/demo", ">", "!", "openai", "anthropic", "ollama", "local"):
         assert way in text
+    assert '                   "llm.api_key": "...", "llm.model": "..."' in chat.screen.lines
 
 
 def test_the_demonstration_plays_to_its_end(open_chat: OpenChat) -> None:
