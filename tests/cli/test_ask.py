@@ -3,43 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-
 from taskweaver_ext.config import FILE_NAME
+from tests.support.chat_terminal import environ
+from tests.support.command_line import PROGRAM
+from tests.support.conversations import answer, code, plan
 from tests.support.emulated_terminal import EmulatedTerminal
 from tests.support.model_server import HttpFailure, ModelServer, ScriptedAnswer, ScriptEntry
 from tests.support.terminal_program import LIMIT_SECONDS
-
-PROGRAM = [sys.executable, "-m", "taskweaver_ext.cli"]
-
-
-def planner(message: str, to: str, stop: str = "Completed") -> ScriptedAnswer:
-    fields = {
-        "plan_reasoning": "why not",
-        "init_plan": "1. do it",
-        "plan": "1. do it",
-        "current_plan_step": "1. do it",
-        "stop": stop if to == "User" else "InProcess",
-        "send_to": to,
-        "message": message,
-    }
-    return ScriptedAnswer(json.dumps({"response": fields}))
-
-
-def code(source: str) -> ScriptedAnswer:
-    fields = {"thought": "easy", "reply_type": "python", "reply_content": source}
-    return ScriptedAnswer(json.dumps({"response": fields}))
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    return tmp_path
 
 
 def configure(project: Path, server: ModelServer) -> None:
@@ -51,11 +25,6 @@ def configure(project: Path, server: ModelServer) -> None:
         "llm.max_retries": 0,
     }
     (project / "taskweaver_config.json").write_text(json.dumps(settings))
-
-
-def environ(project: Path) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-    return {**kept, "HOME": str(project), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
 
 
 def ask(project: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -72,9 +41,9 @@ def ask(project: Path, *arguments: str, **options: object) -> subprocess.Complet
 
 def test_the_answer_is_on_stdout_and_the_work_on_stderr(project: Path) -> None:
     script: list[ScriptEntry] = [
-        planner("print seven", "CodeInterpreter"),
-        code("print('lucky', 7)"),
-        planner("It is **7**.", "User"),
+        ScriptedAnswer(plan("print seven")),
+        ScriptedAnswer(code("print('lucky', 7)")),
+        ScriptedAnswer(answer("It is **7**.")),
     ]
     with ModelServer(script) as server:
         configure(project, server)
@@ -84,7 +53,7 @@ def test_the_answer_is_on_stdout_and_the_work_on_stderr(project: Path) -> None:
     assert done.returncode == 0
     for row in (
         " ╭───< Planner >",
-        " ├─► [plan] 1. do it",
+        " ├─► [init_plan] 1. do it",
         " ├─► [code] print('lucky', 7)",
         " │   lucky 7",
         " ├─► [execution_status] SUCCESS",
@@ -105,7 +74,7 @@ def test_files_go_with_the_request_and_it_may_come_from_stdin(
 ) -> None:
     data = tmp_path / "numbers.csv"
     data.write_text("1\n2\n")
-    with ModelServer([planner("I see", "User")]) as server:
+    with ModelServer([ScriptedAnswer(answer("I see"))]) as server:
         configure(project, server)
         done = ask(project, "-", "--file", str(data), input="look at it")
 
@@ -129,7 +98,8 @@ def test_a_failed_task_is_exit_code_1_and_one_line_says_why(project: Path) -> No
 
 
 def test_an_answer_that_the_task_failed_is_no_success(project: Path) -> None:
-    with ModelServer([planner("It cannot be done.", "User", "TaskFailure")]) as server:
+    failure = plan("It cannot be done.", to="User", stop="TaskFailure")
+    with ModelServer([ScriptedAnswer(failure)]) as server:
         configure(project, server)
         done = ask(project, "anything")
 
@@ -142,7 +112,7 @@ def test_nothing_to_ask_is_misuse(project: Path) -> None:
 
 
 def test_ctrl_c_stops_a_reply_that_never_ends(project: Path) -> None:
-    stalled = ScriptedAnswer(planner("never", "User").text[:60], ending="stall")
+    stalled = ScriptedAnswer(answer("never")[:60], ending="stall")
     with ModelServer([stalled]) as server:
         configure(project, server)
         process = subprocess.Popen(
@@ -165,9 +135,9 @@ def test_on_a_terminal_code_is_seen_as_it_is_written_and_the_answer_is_drawn(
     project: Path,
 ) -> None:
     script: list[ScriptEntry] = [
-        planner("go", "CodeInterpreter"),
-        code("for n in range(3):\n    print('n', n)"),
-        planner("# Result\n\n**fine**", "User"),
+        ScriptedAnswer(plan("go")),
+        ScriptedAnswer(code("for n in range(3):\n    print('n', n)")),
+        ScriptedAnswer(answer("# Result\n\n**fine**")),
     ]
     with ModelServer(script) as server:
         configure(project, server)

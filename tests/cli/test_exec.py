@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.command_line import PROGRAM, StartProgram, starting
 from tests.support.executions import has_ended, wait_until
 from tests.support.terminal_program import LIMIT_SECONDS, TerminalProgram
 
-PROGRAM = [sys.executable, "-m", "taskweaver_ext.cli", "exec"]
+EXEC = [*PROGRAM, "exec"]
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def run(tmp_path: Path, environ: dict[str, str]) -> Callable[..., Any]:
 
     def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
-            [*PROGRAM, *arguments],
+            [*EXEC, *arguments],
             input=stdin,
             capture_output=True,
             cwd=tmp_path,
@@ -48,27 +49,10 @@ def run(tmp_path: Path, environ: dict[str, str]) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def start(tmp_path: Path, environ: dict[str, str]) -> Iterator[Callable[..., Any]]:
+def start(tmp_path: Path, environ: dict[str, str]) -> Iterator[StartProgram]:
     """Start the command with pipes; what still runs at the end is killed."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(*arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [*PROGRAM, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=tmp_path,
-            env=environ,
-        )
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+    with starting("exec", cwd=tmp_path, environ=environ) as start:
+        yield start
 
 
 def test_the_programs_streams_and_exit_code_are_ours(run: Callable[..., Any]) -> None:
@@ -158,7 +142,7 @@ def test_events_are_lines_of_json(run: Callable[..., Any]) -> None:
     assert (done.returncode, done.stderr) == (3, b"")
 
 
-def test_output_arrives_while_the_program_runs(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_output_arrives_while_the_program_runs(start: StartProgram, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     process = start("bash", "-c", f"echo waiting; until [ -e {gate} ]; do sleep 0.01; done")
 
@@ -184,7 +168,7 @@ def test_raw_bytes_are_kept_in_a_file_that_is_named(run: Callable[..., Any]) -> 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_to_us_interrupts_the_program_and_what_it_started(
-    start: Callable[..., Any], number: signal.Signals
+    start: StartProgram, number: signal.Signals
 ) -> None:
     process = start("bash", "-c", "setsid sleep 1000 & echo $!; wait")
     child = int(process.stdout.readline())
@@ -200,7 +184,7 @@ def test_control_c_on_a_terminal_interrupts_and_a_second_one_kills(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     code = "trap 'echo once' INT; trap '' TERM; echo begun; while :; do sleep 0.01; done"
-    arguments = [*PROGRAM, "bash", "-c", code]
+    arguments = [*EXEC, "bash", "-c", code]
 
     with TerminalProgram(arguments, cwd=tmp_path, environ=environ) as program:
         program.wait_for("begun")
@@ -214,7 +198,7 @@ def test_control_c_on_a_terminal_interrupts_and_a_second_one_kills(
 
 def test_what_drives_terminals_does_not_reach_ours(tmp_path: Path, environ: dict[str, str]) -> None:
     code = "printf 'a\\033]0;title\\007b\\033[2Jc\\n'"
-    arguments = [*PROGRAM, "bash", "-c", code]
+    arguments = [*EXEC, "bash", "-c", code]
 
     with TerminalProgram(arguments, cwd=tmp_path, environ=environ) as program:
         program.wait()
@@ -224,7 +208,7 @@ def test_what_drives_terminals_does_not_reach_ours(tmp_path: Path, environ: dict
 
 
 def test_whoever_reads_us_may_stop_reading(tmp_path: Path, environ: dict[str, str]) -> None:
-    command = f"{shlex.join(PROGRAM)} bash -c yes | head -1; echo ${{PIPESTATUS[0]}}"
+    command = f"{shlex.join(EXEC)} bash -c yes | head -1; echo ${{PIPESTATUS[0]}}"
 
     done = subprocess.run(
         ["bash", "-c", command],

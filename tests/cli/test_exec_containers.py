@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,10 +22,9 @@ from taskweaver_ext.ces.kernels.containers.sites import ProgramContainer
 from taskweaver_ext.ces.owned_folders import Owner
 from taskweaver_ext.ces.process import ProcessExecutor
 from taskweaver_ext.errors import KernelStartError
+from tests.support.command_line import PROGRAM
 from tests.support.containers import IMAGE, require_engine
 from tests.support.executions import LIMIT_SECONDS
-
-PROGRAM = [sys.executable, "-m", "taskweaver_ext.cli"]
 
 
 @pytest.fixture(scope="module")

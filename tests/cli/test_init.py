@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext import config
-from taskweaver_ext.cli.main import main
+from tests.support.command_line import exit_code_of
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 
@@ -25,19 +25,12 @@ def files_in(folder: Path) -> set[str]:
     }
 
 
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as exit_:
-        main(list(arguments))
-    assert isinstance(exit_.value.code, int)
-    return exit_.value.code
-
-
 def test_init_makes_a_project_that_loads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "new" / "project"
 
-    assert run("init", str(target)) == 0
+    assert exit_code_of("init", str(target)) == 0
 
     assert files_in(target) == files_in(CHECKOUT / "project")
     assert config.load(target, environ={}).app_base_dir == target
@@ -48,10 +41,10 @@ def test_a_project_is_not_overwritten_unless_that_is_wanted(tmp_path: Path) -> N
     settings = tmp_path / config.FILE_NAME
     settings.write_text('{"llm.model": "mine"}')
 
-    assert run("init", str(tmp_path)) == 2
+    assert exit_code_of("init", str(tmp_path)) == 2
     assert json.loads(settings.read_text()) == {"llm.model": "mine"}
 
-    assert run("init", "--force", "-p", str(tmp_path)) == 0
+    assert exit_code_of("init", "--force", "-p", str(tmp_path)) == 0
     assert files_in(tmp_path) == files_in(CHECKOUT / "project")
 
 
@@ -74,7 +67,7 @@ def test_a_folder_that_cannot_be_written_is_named(
 ) -> None:
     (tmp_path / "file").touch()
 
-    assert run("init", str(tmp_path / "file" / "project")) == 2
+    assert exit_code_of("init", str(tmp_path / "file" / "project")) == 2
 
     message = f"error: {tmp_path / 'file' / 'project'} cannot be written: Not a directory."
     assert message in capsys.readouterr().err

@@ -17,14 +17,9 @@ import pytest
 
 from taskweaver_ext.cli import main as cli
 from taskweaver_ext.errors import ConfigError, KernelStartError, TaskWeaverError
+from tests.support.command_line import exit_code_of
 
 AddCommand: TypeAlias = Callable[[str, Callable[..., object]], None]
-
-
-def run(*arguments: str) -> int | str | None:
-    with pytest.raises(SystemExit) as caught:
-        cli.main(list(arguments))
-    return caught.value.code
 
 
 @pytest.fixture
@@ -46,7 +41,7 @@ def test_every_command_of_the_table_exists_and_has_help(
 ) -> None:
     assert isinstance(import_module(f"taskweaver_ext.cli.{name}").command, click.Command)
 
-    code = run(name, "--help")
+    code = exit_code_of(name, "--help")
 
     assert code == 0
     assert f"Usage: taskweaver-ext {name}" in capsys.readouterr().out
@@ -72,7 +67,7 @@ print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 def test_help_lists_all_commands_without_importing_them(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run("--help") == 0
+    assert exit_code_of("--help") == 0
 
     shown = " ".join(capsys.readouterr().out.split())  # long lines are folded
     for name, line in cli.COMMANDS.items():
@@ -138,7 +133,7 @@ def test_help_that_cannot_be_written_is_a_failure_in_one_line_and_a_next_step() 
 
 
 def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--version") == 0
+    assert exit_code_of("--version") == 0
     assert capsys.readouterr().out == f"taskweaver-ext {version('taskweaver_ext')}\n"
 
 
@@ -155,7 +150,7 @@ def test_the_default_command_runs_when_none_is_named(
 
     add_command(cli.DEFAULT_COMMAND, chat)
 
-    assert run(*arguments) == 7
+    assert exit_code_of(*arguments) == 7
     assert heard == ["-p" in arguments]
 
 
@@ -172,7 +167,7 @@ def test_the_default_command_runs_when_none_is_named(
 def test_misuse_is_one_line_with_a_hint_and_exit_code_2(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(*arguments) == 2
+    assert exit_code_of(*arguments) == 2
 
     captured = capsys.readouterr()
     error, hint = captured.err.splitlines()
@@ -184,7 +179,7 @@ def test_misuse_is_one_line_with_a_hint_and_exit_code_2(
 def test_debug_after_the_command_is_told_where_it_belongs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run("ask", "--debug", "hello") == 2
+    assert exit_code_of("ask", "--debug", "hello") == 2
 
     hint = capsys.readouterr().err.splitlines()[-1]
     assert hint == "hint: it goes before the command: taskweaver-ext --debug ..."
@@ -219,7 +214,7 @@ def test_an_error_is_one_line_and_debug_shows_where_it_came_from(
 
     add_command("boom", boom)
 
-    assert run("boom") == code
+    assert exit_code_of("boom") == code
     assert capsys.readouterr().err.splitlines() == lines
     with pytest.raises(type(error)):
         cli.main(["--debug", "boom"])
@@ -234,9 +229,9 @@ def test_only_mistakes_in_settings_are_logged_unless_a_fault_is_looked_for(
 
     add_command("chatter", chatter)
 
-    run("chatter")
+    exit_code_of("chatter")
     assert capsys.readouterr().err == "WARNING: a setting is not known\n"
-    run("--debug", "chatter")
+    exit_code_of("--debug", "chatter")
     assert "WARNING: an inner matter\n" in capsys.readouterr().err
 
 
@@ -246,7 +241,7 @@ def test_what_a_command_returns_is_the_exit_code(
 ) -> None:
     add_command("ready", lambda: result)
 
-    assert run("ready") == code
+    assert exit_code_of("ready") == code
 
 
 def test_ctrl_c_in_a_command_is_exit_code_130(
@@ -257,4 +252,4 @@ def test_ctrl_c_in_a_command_is_exit_code_130(
 
     add_command("wait", wait)
 
-    assert run("wait") == 130
+    assert exit_code_of("wait") == 130

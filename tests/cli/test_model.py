@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.cli import model
-from taskweaver_ext.cli.main import main
 from taskweaver_ext.llm.fetch import FetchProgress, ModelDownload
+from tests.support.command_line import exit_code_of
 
 
 @pytest.fixture
@@ -28,20 +28,13 @@ def download(monkeypatch: pytest.MonkeyPatch) -> ModelDownload:
     return small
 
 
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as exit_:
-        main(["model", "fetch", *arguments])
-    assert isinstance(exit_.value.code, int)
-    return exit_.value.code
-
-
 def test_a_model_that_is_there_is_named_with_the_setting_that_uses_it(
     tmp_path: Path, download: ModelDownload, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / download.file_name
     path.write_bytes(b"12345")
 
-    assert run("--folder", str(tmp_path)) == 0
+    assert exit_code_of("model", "fetch", "--folder", str(tmp_path)) == 0
 
     shown = capsys.readouterr()
     assert shown.out == f"{path}\n"
@@ -58,7 +51,7 @@ def test_the_package_that_runs_it_is_named_where_it_is_missing(
     (tmp_path / download.file_name).write_bytes(b"12345")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
-    assert run("--folder", str(tmp_path)) == 0
+    assert exit_code_of("model", "fetch", "--folder", str(tmp_path)) == 0
 
     assert "pip install 'taskweaver_ext[local]'" in capsys.readouterr().err
 
@@ -72,7 +65,7 @@ def test_a_project_can_be_set_to_it_and_keeps_its_other_settings(
         '{"llm.api_key": "k", "llm.model": "gpt", "execution_service.kernel_mode": "local"}'
     )
 
-    assert run("--folder", str(tmp_path), "-p", str(tmp_path)) == 0
+    assert exit_code_of("model", "fetch", "--folder", str(tmp_path), "-p", str(tmp_path)) == 0
 
     assert json.loads(settings.read_text()) == {
         "llm.api_key": "k",
@@ -96,7 +89,7 @@ def test_its_size_is_said_before_a_download_begins(
 
     monkeypatch.setattr(model, "fetch_model", fetch)
 
-    assert run("--yes", "--folder", str(tmp_path)) == 0
+    assert exit_code_of("model", "fetch", "--yes", "--folder", str(tmp_path)) == 0
     assert "100 %" in capsys.readouterr().err
 
 
@@ -112,7 +105,7 @@ def test_nothing_is_downloaded_without_a_yes_also_where_there_is_no_terminal(
     monkeypatch.setattr(model, "fetch_model", lambda *given, **_: downloads.append(given))
     monkeypatch.setattr("sys.stdin", io.StringIO(typed))
 
-    assert run("--folder", str(tmp_path)) == exit_code
+    assert exit_code_of("model", "fetch", "--folder", str(tmp_path)) == exit_code
     assert downloads == []
 
 
@@ -122,7 +115,7 @@ def test_a_yes_through_a_pipe_is_one(
     monkeypatch.setattr(model, "fetch_model", lambda *_, **__: tmp_path / download.file_name)
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
 
-    assert run("--folder", str(tmp_path)) == 0
+    assert exit_code_of("model", "fetch", "--folder", str(tmp_path)) == 0
 
 
 def test_ctrl_c_at_the_question_is_no_misuse(
@@ -133,4 +126,4 @@ def test_ctrl_c_at_the_question_is_no_misuse(
 
     monkeypatch.setattr("click.termui.visible_prompt_func", interrupt)
 
-    assert run("--folder", str(tmp_path)) == 130
+    assert exit_code_of("model", "fetch", "--folder", str(tmp_path)) == 130

@@ -16,10 +16,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.command_line import PROGRAM, StartProgram, starting
 from tests.support.executions import has_ended, wait_until
 from tests.support.terminal_program import LIMIT_SECONDS, TerminalProgram
-
-PROGRAM = [sys.executable, "-m", "taskweaver_ext.cli"]
 
 PRINT_PID_AND_WAIT = """
 import os, time
@@ -55,30 +54,10 @@ def run(tmp_path: Path, environ: dict[str, str]) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def start(tmp_path: Path, environ: dict[str, str]) -> Iterator[Callable[..., Any]]:
+def start(tmp_path: Path, environ: dict[str, str]) -> Iterator[StartProgram]:
     """Start the command with pipes; what still runs at the end is killed."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(*arguments: str) -> subprocess.Popen[str]:
-        started.append(
-            subprocess.Popen(
-                [*PROGRAM, "run", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                cwd=tmp_path,
-                env=environ,
-                # Under `nohup` we ignore it, and programs would go on doing so.
-                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
-            )
-        )
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+    with starting("run", cwd=tmp_path, environ=environ) as start:
+        yield start
 
 
 @pytest.fixture
@@ -101,9 +80,7 @@ def wait_until_gone(process: int) -> None:
     wait_until(lambda: not Path(f"/proc/{process}").exists(), seconds=10)
 
 
-def test_output_appears_while_the_code_still_runs(
-    start: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_output_appears_while_the_code_still_runs(start: StartProgram, tmp_path: Path) -> None:
     code = """
 import pathlib, time
 print("waiting")
@@ -121,7 +98,7 @@ print("done")
 
 
 def test_each_stream_goes_to_its_own_and_a_pipe_gets_every_character(
-    start: Callable[..., Any],
+    start: StartProgram,
 ) -> None:
     text = "colour \x1b[31mred\x1b[0m, title \x1b]0;x\x07, half a line\r, ünï"
 
@@ -357,7 +334,7 @@ def test_the_session_folder_is_removed_unless_it_is_to_be_kept(
     assert record.stat().st_size == 3_000_001
 
 
-def test_a_closed_pipe_ends_the_code_quietly(start: Callable[..., Any]) -> None:
+def test_a_closed_pipe_ends_the_code_quietly(start: StartProgram) -> None:
     code = "import os\nprint(os.getpid())\nwhile True: print('more' * 100)"
     process = start("-c", code)
     kernel = int(process.stdout.readline())
@@ -402,7 +379,7 @@ def test_input_of_code_whose_stdin_is_closed_is_at_its_end(environ: dict[str, st
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_kernel_that_takes_long_to_start_can_be_stopped(
-    start: Callable[..., Any], tmp_path: Path, number: signal.Signals
+    start: StartProgram, tmp_path: Path, number: signal.Signals
 ) -> None:
     python, pid_file = tmp_path / "python", tmp_path / "pid"
     # Not at once: first whoever starts it is to know of it.
@@ -422,7 +399,7 @@ def test_a_kernel_that_takes_long_to_start_can_be_stopped(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_request_to_end_leaves_no_process_and_no_folder(
-    start: Callable[..., Any], tmp_path: Path, number: signal.Signals
+    start: StartProgram, tmp_path: Path, number: signal.Signals
 ) -> None:
     process = start("-c", PRINT_PID_AND_WAIT)
     kernel = int(process.stdout.readline().split()[1])
@@ -510,7 +487,7 @@ def test_ctrl_c_withdraws_a_question_and_shows_typing_again(
     assert program.echoes
 
 
-def test_one_kernel_is_not_worth_a_process_to_fork_kernels_from(start: Callable[..., Any]) -> None:
+def test_one_kernel_is_not_worth_a_process_to_fork_kernels_from(start: StartProgram) -> None:
     process = start("-c", "import os; print(os.getppid())")
 
     output, _ = process.communicate(timeout=LIMIT_SECONDS)
@@ -518,7 +495,7 @@ def test_one_kernel_is_not_worth_a_process_to_fork_kernels_from(start: Callable[
     assert int(output) == process.pid
 
 
-def test_a_command_that_is_killed_leaves_no_process(start: Callable[..., Any]) -> None:
+def test_a_command_that_is_killed_leaves_no_process(start: StartProgram) -> None:
     process = start(
         "-c",
         "import subprocess, time\n"
