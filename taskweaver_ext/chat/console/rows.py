@@ -59,10 +59,15 @@ def framed(
     """Cut a line into rows; the first begins with `first`, those that follow with `rest`.
 
     Both count as one cell per character. Rows are at least a few cells wide, also on a
-    screen too narrow for that. Prose, which has no colours, is cut between words.
+    screen too narrow for that. Prose, which has no colours, is cut between words; without a
+    frame a longer word is not cut at all: it may be a path that somebody copies.
     """
     content_width = max(4, width - max(len(first), len(rest)))
-    rows = wrap_words(line, content_width) if is_prose else wrap(line, content_width)
+    rows = (
+        wrap_words(line, content_width, cuts_words=bool(first))
+        if is_prose
+        else wrap(line, content_width)
+    )
     rest_color = first_color if rest == first else DIM
     head = painter.paint(first, first_color) + painter.paint(rows[0], color)
     return [
@@ -82,13 +87,16 @@ def wrap(line: str, width: int) -> list[str]:
     return _wrap_slowly(line, width)
 
 
-def wrap_words(line: str, width: int) -> list[str]:
+def wrap_words(line: str, width: int, *, cuts_words: bool = True) -> list[str]:
     """Cut a line without colours into rows of at most `width` cells, between words if possible."""
     rows: list[str] = []
     while cell_width(line) > width:
         row = wrap(line[: 2 * width], width)[0]
         indent = len(line) - len(line.lstrip())
         space = row.rfind(" ", indent + 1)
+        if space < 0 and not cuts_words:
+            space = line.find(" ", indent + 1)
+            row = line
         if space > 0:
             row = row[:space]
         rows.append(row)
@@ -99,6 +107,11 @@ def wrap_words(line: str, width: int) -> list[str]:
 def cell_width(text: str) -> int:
     """How many cells a text without colours takes."""
     return len(text) if text.isascii() else sum(map(get_character_cell_size, text))
+
+
+def is_wider(row: str, width: int) -> bool:
+    """Whether a row, which may have colours, takes more than so many cells."""
+    return len(row) > width and cell_width(_COLOR.sub("", row)) > width
 
 
 def clip(text: str, width: int) -> str:

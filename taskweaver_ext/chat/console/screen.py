@@ -3,7 +3,8 @@
 A terminal keeps finished rows in its scrollback; below them a few live rows are drawn over
 again and again, each change in one write, nothing erased that stays the same. Every row is
 written with line wrapping off: a character that is wider than we think is cut off at the
-edge and cannot push the rows below it.
+edge and cannot push the rows below it. Only finished rows that are meant to be wider than the
+screen are left to the terminal to wrap.
 
 Between two updates the cursor waits, hidden, where the live rows begin. Terminals keep it there
 when they are resized, also those that wrap long rows anew, and those whose new size reaches us
@@ -20,11 +21,13 @@ import shutil
 from collections.abc import Iterable
 from typing import Protocol
 
-from taskweaver_ext.chat.console.rows import NO_LIMIT
+from taskweaver_ext.chat.console.rows import NO_LIMIT, is_wider
 
-_BEGIN = "\x1b[?2026h\x1b[?7l"
+_WRAP = "\x1b[?7h"
+_DO_NOT_WRAP = "\x1b[?7l"
+_BEGIN = f"\x1b[?2026h{_DO_NOT_WRAP}"
 """Show nothing until the end of the update; do not wrap lines."""
-_END = "\x1b[?7h\x1b[?2026l"
+_END = f"{_WRAP}\x1b[?2026l"
 _HIDE_CURSOR = "\x1b[?25l"
 _SHOW_CURSOR = "\x1b[?25h"
 _ERASE_REST_OF_LINE = "\x1b[K"
@@ -86,7 +89,7 @@ class TerminalScreen:
         if is_resized:  # rows that are written over would stay parts of longer ones
             text.append(_ERASE_ALL_FROM_HERE)
         for row in rows:
-            text.append(f"{row}{_ERASE_REST_OF_LINE}\r\n")
+            text.append(_finished(row, size[0]))
         text.append(self._redrawn(live, is_moved=bool(rows) or is_resized))
         if len(live) > 1:
             text.append(f"\x1b[{len(live) - 1}A")
@@ -115,6 +118,14 @@ class TerminalScreen:
 
     def _write(self, text: str) -> None:
         write_all(self._descriptor, text.encode(self._encoding, _FIT))
+
+
+def _finished(row: str, width: int) -> str:
+    """A row and its end; one that was meant to be wider is wrapped by the terminal, which then
+    knows that it is one line when somebody copies it."""
+    if is_wider(row, width):
+        return f"{_ERASE_ALL_FROM_HERE}{_WRAP}{row}{_DO_NOT_WRAP}\r\n"
+    return f"{row}{_ERASE_REST_OF_LINE}\r\n"
 
 
 class PlainScreen:

@@ -57,6 +57,15 @@ def test_prose_is_cut_between_words() -> None:
     assert wrap_words("one two three", 8) == ["one two", "three"]
 
 
+def test_a_path_without_a_frame_stays_whole() -> None:
+    def rows(first: str) -> list[str]:
+        painter = Painter(has_color=False)
+        return framed("in /a/long/path now", 9, painter, first=first, rest=first, is_prose=True)
+
+    assert rows("") == ["in", "/a/long/path", "now"]
+    assert rows("| ") == ["| in", "| /a/long", "| /path", "| now"]
+
+
 def test_tabs_become_spaces() -> None:
     assert wrap("a\tb", 20) == ["a       b"]
 

@@ -54,6 +54,18 @@ def test_live_rows_are_replaced_and_finished_rows_stay(bench: Bench) -> None:
     assert bench.emulated.lines == ["one", "bar 100%", "end"]
 
 
+@pytest.mark.parametrize("length", [80, 81, 160, 161])
+def test_a_row_meant_to_be_wider_is_wrapped_by_the_terminal(bench: Bench, length: int) -> None:
+    bench.emulated = EmulatedScreen(80, 10)  # as wide as our side believes
+    bench.update(["one"], ["some bar", "status " * 5])
+    path = "/" + "x" * (length - 1)
+
+    bench.update([path, "two"], ["status"])
+
+    wrapped = [path[start : start + 80] for start in range(0, length, 80)]
+    assert bench.emulated.lines == ["one", *wrapped, "two", "status"]
+
+
 def test_output_taller_than_the_screen_is_in_the_scrollback(bench: Bench) -> None:
     for start in range(0, 100, 7):
         bench.update([f"row {n}" for n in range(start, min(100, start + 7))], ["live", "status"])
@@ -70,7 +82,7 @@ def test_live_rows_may_shrink_and_grow(bench: Bench) -> None:
 
 
 def test_a_row_wider_than_we_think_cannot_push_the_others(bench: Bench) -> None:
-    wide = "x" * 100
+    wide = "x" * 70  # our side believes in 80 columns
 
     bench.update([wide], [wide, "status"])
     bench.update([], [wide + "!", "status 2"])
