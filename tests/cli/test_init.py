@@ -55,7 +55,7 @@ def test_files_of_a_folder_that_is_no_project_are_not_overwritten(
     mine.parent.mkdir()
     mine.write_text("mine")
 
-    assert run("init", str(tmp_path)) == 2
+    assert exit_code_of("init", str(tmp_path)) == 2
 
     assert "plugins/line_chart.py" in capsys.readouterr().err
     assert files_in(tmp_path) == {"plugins/line_chart.py"}
