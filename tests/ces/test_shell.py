@@ -20,6 +20,9 @@ from taskweaver_ext.errors import SessionError
 from tests.support.executions import LIMIT_SECONDS, MemoryWatch, has_ended, wait_until
 
 MEGABYTE = 1 << 20
+_CLEANS_UP = (
+    'trap "sleep 0.15; trap - INT; kill -INT \\$\\$" INT; echo begun; while :; do sleep 0.01; done'
+)
 _IGNORES_INTERRUPTS = 'trap "" INT TERM; echo begun; while :; do sleep 0.1; done'
 
 
@@ -335,6 +338,9 @@ STOPPED = {
     "another session": "echo begun; setsid sleep 1000; echo on",
     "a stopped shell": "echo begun; kill -STOP $$; echo on",
     "a trap": "trap 'echo caught' INT; echo begun; sleep 1000; echo on",
+    "a trap and a program that cleans up": (
+        f"trap 'echo caught' INT; bash -c '{_CLEANS_UP}'; echo on"
+    ),
     "a program that handles the signal": (
         "echo begun; bash -c 'trap \"exit 0\" INT; while :; do sleep 0.01; done'; echo on"
     ),

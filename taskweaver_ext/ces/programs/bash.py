@@ -193,15 +193,15 @@ class BashProcess:
         """
         self._process.signal(signal.SIGURG)
 
-    def finish_interrupt(self, command: SentCommand, *, is_repeated: bool) -> None:
+    def finish_interrupt(self, command: SentCommand, *, hangs_by_itself: bool) -> None:
         """Ask for a report, which comes when bash is back at its input.
 
         Args:
-            is_repeated: It should have been by now: it may hang in something of its own,
-                like opening a pipe, that only an interrupt ends.
+            hangs_by_itself: It waits for no process, but hangs in something of its own, like
+                opening a pipe, that only an interrupt ends.
         """
         command.wanted_report += 1
-        if is_repeated:
+        if hangs_by_itself:
             self._process.signal(signal.SIGINT)
         self._process.signal(signal.SIGCONT)
         self._ask_for_report(command)

@@ -28,6 +28,10 @@ _STEPS: tuple[tuple[float, signal.Signals | None], ...] = (
 """How a command is stopped: after so many seconds, a signal to those of its processes that
 have not had it; at last bash itself is killed, and its state with it."""
 
+_CLEAN_UP_SECONDS = 0.3
+"""How long bash may wait for a program that cleans up; only then it is interrupted, too. A trap
+of the user's would run before ours, and the rest of the command after it."""
+
 _LEFTOVER_SECONDS = 0.1
 """How long what a stopped command left in the background has to end by itself."""
 _INIT_TAIL_BYTES = 1000
@@ -113,9 +117,11 @@ class CommandStop:
                 self._bash.kill()
             else:
                 self._bash.begin_interrupt()
-                self._signal_processes(self._number)
-                is_repeated = self.next_step_at > self._began_at
-                self._bash.finish_interrupt(self._sent, is_repeated=is_repeated)
+                processes_live = self._signal_processes(self._number)
+                waited_seconds = self.next_step_at - self._began_at
+                patience_seconds = _CLEAN_UP_SECONDS if processes_live else 0.0
+                hangs = waited_seconds > patience_seconds
+                self._bash.finish_interrupt(self._sent, hangs_by_itself=hangs)
             self._advance()
 
     def end_leftovers(self) -> None:
@@ -129,16 +135,19 @@ class CommandStop:
         seconds, self._number = next(self._steps, (float("inf"), None))
         self.next_step_at = self._began_at + seconds
 
-    def _signal_processes(self, number: signal.Signals) -> None:
-        """Send a signal once to each program: a second one could end its clean-up.
+    def _signal_processes(self, number: signal.Signals) -> bool:
+        """Send a signal once to each program, and return whether there are any.
 
-        A process whose mark has changed has become another program since.
+        A second one could end its clean-up. A process whose mark has changed has become
+        another program since.
         """
+        living = self._bash.processes_of(self._sent)
         found = []
-        for process in self._bash.processes_of(self._sent):
+        for process in living:
             key = (process, number)
             if key not in self._signalled:
                 self._signalled.add(key)
                 found.append(process)
         self._bash.signal_processes(found, number)
         self._bash.signal_processes(found, signal.SIGCONT)
+        return bool(living)

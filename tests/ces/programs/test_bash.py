@@ -48,7 +48,7 @@ def test_an_answer_from_before_an_interrupt_does_not_count(bash: BashProcess) ->
     command = bash.send("echo hi", None)
     wait_until(lambda: select.select([command.stdout.descriptor], [], [], 0)[0])
     bash.begin_interrupt()
-    bash.finish_interrupt(command, is_repeated=True)
+    bash.finish_interrupt(command, hangs_by_itself=True)
 
     finish(bash, command)
 
