@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from taskweaver_ext.ces.forks import not_in_forks
 from taskweaver_ext.ces.kernels.execution import OnInput
 from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.kernels.tracing import traced_if_wanted
@@ -124,9 +125,11 @@ class Environment(ClosedByWith):
         self._is_closed = False
         self._owner_pid = os.getpid()
         # Nothing that lives on refers to the environment itself, or it would never be collected.
-        self._let_go = partial(_let_go, self._sessions, self._lock, self._keeper, self._source)
+        self._let_go = not_in_forks(
+            partial(_let_go, self._sessions, self._lock, self._keeper, self._source)
+        )
         self._forgotten = weakref.finalize(
-            self, _close_forgotten, self.env_dir, self._owner_pid, self._let_go
+            self, not_in_forks(_close_forgotten), self.env_dir, self._let_go
         )
         self._forgotten.atexit = False  # kernels end with the program by themselves
 
@@ -308,8 +311,7 @@ class Environment(ClosedByWith):
         """Stop every session and let go of everything; in a fork of our process, do nothing."""
         self._is_closed = True
         self._forgotten.detach()
-        if os.getpid() == self._owner_pid:
-            self._let_go()
+        self._let_go()
 
     def _refuse_forks(self) -> None:
         if os.getpid() != self._owner_pid:
@@ -352,10 +354,8 @@ def _let_go(
     source.close()
 
 
-def _close_forgotten(env_dir: Path, owner_pid: int, let_go: Callable[[], None]) -> None:
+def _close_forgotten(env_dir: Path, let_go: Callable[[], None]) -> None:
     """Called by the garbage collector, on any thread, which may hold any lock: do not wait."""
-    if os.getpid() != owner_pid:
-        return
     threading.Thread(target=let_go, name="taskweaver-environment-end", daemon=True).start()
     warnings.warn(
         f"An Environment in {env_dir} was not closed: use it in a with block, or call close.",

@@ -24,6 +24,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from taskweaver_ext.ces.forks import not_in_forks
+
 PREFIX = "taskweaver-"
 """What the names of all temporary folders of ours begin with."""
 
@@ -101,7 +103,9 @@ class GivenFolder:
             return
         self.path = make_owned_folder()
         # Also when nobody closes it.
-        self._remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        self._remove = weakref.finalize(
+            self, not_in_forks(shutil.rmtree), self.path, ignore_errors=True
+        )
 
     def close(self) -> None:
         """Remove it if it is ours."""

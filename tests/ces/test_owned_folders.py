@@ -80,6 +80,26 @@ def test_a_folder_of_our_own_is_removed_and_a_given_one_is_not(tmp_path: Path) -
     assert tmp_path.is_dir()
 
 
+def test_a_folder_of_our_own_is_not_removed_at_the_end_of_a_fork() -> None:
+    program = """
+import os, sys
+from taskweaver_ext.ces.owned_folders import GivenFolder
+folder = GivenFolder(None)
+if not os.fork():
+    sys.exit()
+os.wait()
+print(folder.path.is_dir())
+folder.close()
+print(folder.path.is_dir())
+"""
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+
+    assert ended.stdout == "True\nFalse\n", ended.stderr
+
+
 def test_this_process_is_alive() -> None:
     owner = Owner.this_process()
 
