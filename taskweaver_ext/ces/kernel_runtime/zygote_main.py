@@ -10,6 +10,7 @@ only one, nor a ZeroMQ context.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import fcntl
 import gc
@@ -25,12 +26,16 @@ import struct
 import sys
 import threading
 import time
+import types
 from typing import Any
 
 from cold_start import load_runtime_package  # type: ignore[import-not-found]
 
 _LENGTH = struct.Struct("!I")
 _MARK = "TASKWEAVER_PROCESS_MARK"
+
+_KERNEL = types.SimpleNamespace(kernel=None)
+"""What modules that are imported here take for IPython: pandas asks whether it has a kernel."""
 
 # What a kernel imports between its start and its first few executions. Nothing that reads
 # its environment when it is imported: kernels have one of their own.
@@ -163,14 +168,16 @@ def main() -> None:
 
 def _preload(modules: list[str]) -> list[str]:
     """Import modules that somebody will want; return why some could not be."""
-    # As a kernel has it by the time that code imports something: matplotlib looks only then.
+    # As a kernel has it by the time that code imports something: modules look only then.
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    builtins.get_ipython = lambda: _KERNEL  # type: ignore[attr-defined]
     problems = []
     for name in modules:
         try:
             importlib.import_module(name)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the kernels still run
             problems.append(f"{name} could not be imported: {type(error).__name__}: {error}")
+    del builtins.get_ipython  # type: ignore[attr-defined]
     return problems
 
 

@@ -415,6 +415,18 @@ def test_preloaded_modules_are_there_and_behave(
     assert "no_such_module could not be imported: ModuleNotFoundError" in caplog.text
 
 
+def test_a_preloaded_module_finds_a_kernel_as_it_would_in_one(tmp_path: Path) -> None:
+    (tmp_path / "looking.py").write_text("is_in_kernel = hasattr(get_ipython(), 'kernel')")
+    variables = {"PYTHONPATH": str(tmp_path)}
+    with Environment(tmp_path / "env", preload=["looking"], env=variables) as environment:
+        environment.start_session("s1")
+
+        loaded = environment.execute_code("s1", "import sys; 'looking' in sys.modules").output
+        seen = "import looking; looking.is_in_kernel, get_ipython().kernel is not None"
+        assert loaded == "True"
+        assert environment.execute_code("s1", seen).output == "(True, True)"
+
+
 def test_a_preload_that_starts_a_thread_does_not_become_part_of_kernels(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
