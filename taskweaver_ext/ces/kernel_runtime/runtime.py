@@ -155,6 +155,7 @@ class Runtime:
     def _heed_interrupts(self) -> None:
         """Whatever the last cell made of them."""
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
         self._interrupt_watch.listen()
 
     def is_forked_child(self) -> bool:

@@ -174,6 +174,18 @@ time.sleep(1000)
     assert heard.result.status is ExecutionStatus.CANCELLED
 
 
+def test_a_cell_that_blocks_interrupts_blocks_them_for_itself_only(
+    environment: Environment,
+) -> None:
+    block = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))"
+    environment.execute_code("s1", block)
+
+    code = "import time; print('begun'); time.sleep(1000)"
+    heard = run(environment, code, on_output=lambda *_: environment.interrupt("s1"))
+
+    assert heard.result.status is ExecutionStatus.CANCELLED
+
+
 def test_signals_are_listened_to_again_after_code_has_turned_that_off(
     environment: Environment,
 ) -> None:
