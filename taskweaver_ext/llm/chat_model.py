@@ -145,7 +145,7 @@ class ChatModel(Protocol):
         Args:
             schema: The JSON the reply should be. How strictly the model is held to it
                 depends on the provider, so the reply may still differ.
-            max_tokens: Room for the reply; None takes the configured one.
+            max_tokens: Room for the reply, if it is to be less than the configured one.
         """
 
     def close(self) -> None:

@@ -72,7 +72,7 @@ class HttpModel(abc.ABC):
         max_tokens: int | None = None,
     ) -> ModelStream:
         """Prepare a reply; see `ChatModel.stream`."""
-        body = self.request_body(messages, schema, max_tokens or self.settings.max_tokens)
+        body = self.request_body(messages, schema, self.settings.room_for_reply(max_tokens))
         source = _HttpReply(self, body)
         return ReplyStream(source, model_name=self.name, limits=self.settings.limits)
 

@@ -235,7 +235,7 @@ def _request_body(
         "stream_options": {"include_usage": True},
         "return_progress": True,
         "temperature": settings.temperature,
-        "max_tokens": max_tokens or settings.max_tokens,
+        "max_tokens": settings.room_for_reply(max_tokens),
         "stop": list(settings.stop_token),
     }
     if settings.top_p > 0:

@@ -70,6 +70,10 @@ class ModelSettings:
     threads: int | None = None
     """Local only: how many processor threads to use; None leaves one processor to others."""
 
+    def room_for_reply(self, wanted: int | None) -> int:
+        """Return how long a reply may be when somebody wants it shorter, or does not care."""
+        return min(wanted or self.max_tokens, self.max_tokens)
+
     @classmethod
     def from_mapping(cls, values: Mapping[str, object]) -> ModelSettings:
         """Read dotted settings such as `llm.model` and `llm.openai.temperature`.

@@ -75,11 +75,13 @@ class ModelCaller:
         post: PostEventProxy,
         *,
         schema: JsonSchema | None = None,
+        max_tokens: int | None = None,
         on_text: Callable[[str], None] | None = None,
     ) -> ModelReply:
         """Return the model's reply, and show in the post what it thinks meanwhile.
 
         Args:
+            max_tokens: Room for the reply, if it is to be less than the configured one.
             on_text: Called with each piece of the reply as it arrives.
 
         Raises:
@@ -90,7 +92,7 @@ class ModelCaller:
         self._write_prompt_log(messages, post)
         post.update_status(f"waiting for {model.name}")
         reading = _Reading(post, on_text)
-        stream = model.stream(messages, schema=schema)
+        stream = model.stream(messages, schema=schema, max_tokens=max_tokens)
         with self._context.cancellation.stopping(lambda _kill: stream.cancel()):
             try:
                 with stream:

@@ -25,6 +25,7 @@ from taskweaver_ext.text.truncation import shorten_middle
 DEFAULT_CONTEXT_TOKENS = 32_000
 """What is assumed of a model that does not say how much it can take in."""
 MAX_REPLY_TOKENS = 4096
+SHORT_REPLY_TOKENS = 1024
 MIN_MESSAGE_CHARS = 400
 MAX_SHRINKS = 3
 
@@ -61,8 +62,15 @@ class History:
         self._covered: set[RoundId] = set()
         self._room_share = 1.0
 
+    @property
+    def reply_tokens(self) -> int | None:
+        """How long a reply may be: less where the model takes in less than was thought."""
+        return None if self._room_share == 1.0 else SHORT_REPLY_TOKENS
+
     def fitting(self, ask: Callable[[], _Answer]) -> _Answer:
         """Have the model asked, with half as much each time it finds the messages too long.
+
+        Providers count the room for the reply as well, so that becomes less, too.
 
         Raises:
             ContextTooLongError: They are too long also when hardly anything is left of them.
@@ -131,7 +139,7 @@ class History:
             Message("user", shorten_middle(text, room).text),
         ]
         try:
-            reply = self._caller.ask(request, post)
+            reply = self._caller.ask(request, post, max_tokens=SHORT_REPLY_TOKENS)
         except ModelError as error:
             _logger.warning("Earlier rounds could not be summarised: %s", error)
             self._leave_out(old)

@@ -119,6 +119,9 @@ def test_a_reply_leaves_most_of_a_small_context_to_what_is_read() -> None:
     assert max_tokens(context_tokens=8192, max_tokens=5000) == 5000
     assert max_tokens(context_tokens=100_000) == max_tokens()
     assert max_tokens(api_type="local") < max_tokens()
+    assert ModelSettings(max_tokens=500).room_for_reply(1024) == 500
+    assert ModelSettings(max_tokens=500).room_for_reply(20) == 20
+    assert ModelSettings(max_tokens=500).room_for_reply(None) == 500
 
 
 def test_a_key_loses_the_line_break_after_it() -> None:

@@ -13,7 +13,14 @@ from taskweaver_ext.llm.chat_model import Message
 from taskweaver_ext.llm.model_errors import ContextTooLongError
 from taskweaver_ext.llm.scripted import ScriptedModel, ScriptedReply, ScriptEntry
 from taskweaver_ext.roles.token_count import estimate_tokens
-from tests.support.conversations import answer
+from tests.support.conversations import answer, make_app
+from tests.support.model_server import (
+    Answer,
+    HttpFailure,
+    ModelServer,
+    RecordedRequest,
+    ScriptedAnswer,
+)
 
 CONTEXT_TOKENS = 4000
 LONG = "word " * 400
@@ -97,6 +104,24 @@ def test_refusals_as_too_long_are_answered_with_less(tmp_path: Path) -> None:
     assert states == ["finished"]
     sizes = [estimate_tokens(request) for request in model.requests]
     assert sizes[0] > sizes[1] > sizes[2]
+
+
+def test_a_small_context_is_not_filled_with_room_for_the_reply(tmp_path: Path) -> None:
+    def answer_where_it_fits(request: RecordedRequest) -> Answer:
+        room = request.body["max_tokens"]
+        prompt = estimate_tokens([Message("user", json.dumps(request.body["messages"]))])
+        if prompt + room > CONTEXT_TOKENS:
+            code = "context_length_exceeded"
+            return HttpFailure(400, f"you requested {prompt + room} tokens", fields={"code": code})
+        return ScriptedAnswer(answer("It fits."))
+
+    script = [answer_where_it_fits] * 3
+    with ModelServer(script) as server, make_app(tmp_path / "p", server.openai_url) as app:
+        session = app.get_session()
+        states = [session.send_message(query).state for query in ("one", "two")]
+
+    assert states == ["finished", "finished"]
+    assert server.unused_entries == 0  # it is asked once too much, and only the first time
 
 
 def test_a_model_that_finds_everything_too_long_ends_the_round(tmp_path: Path) -> None:

@@ -131,7 +131,11 @@ class CodeGenerator:
         messages.append(Message(last.role, f"{last.content}\n\n({present})"))
         try:
             reply = self._caller.ask(
-                messages, post, schema=self._form.schema(), on_text=reading.feed
+                messages,
+                post,
+                schema=self._form.schema(),
+                max_tokens=self._history.reply_tokens,
+                on_text=reading.feed,
             )
         except BaseException as error:
             reading.abandon(str(error) or type(error).__name__)

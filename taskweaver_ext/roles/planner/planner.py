@@ -106,7 +106,10 @@ class Planner(Role):
 
         def ask() -> ModelReply:
             messages = self._history.messages(head, rounds, self._render, post)
-            return self._caller.ask(messages, post, schema=schema, on_text=reading.feed)
+            room = self._history.reply_tokens
+            return self._caller.ask(
+                messages, post, schema=schema, max_tokens=room, on_text=reading.feed
+            )
 
         return self._history.fitting(ask)
 
