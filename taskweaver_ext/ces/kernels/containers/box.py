@@ -234,6 +234,13 @@ class ContainerBox:
         return container, warnings
 
     def _create(self, engine: Engine) -> tuple[str, list[str]]:
+        """Make it; raises KernelStartError when there is no image for it."""
+        try:
+            return self._create_of_image(engine)
+        except NotInEngineError as error:
+            raise missing_image(self.settings.container.image) from error
+
+    def _create_of_image(self, engine: Engine) -> tuple[str, list[str]]:
         settings = self.settings
         placement = Placement(
             folder=self.folder,
@@ -241,6 +248,7 @@ class ContainerBox:
             transport=self._transport,
             user=self._user,
             network="" if self._network is None else self._network.id,
+            volumes=engine.image_volumes(settings.container.image),
             userns_mode="host" if engine.traits.remaps_users else "",
             processors=engine.traits.processors,
             labels={
@@ -252,10 +260,7 @@ class ContainerBox:
             environment=settings.environment,
         )
         name = f"taskweaver-{settings.session_id}-{uuid.uuid4().hex[:8]}"
-        try:
-            return engine.create(name, describe(settings.container, placement))
-        except NotInEngineError as error:
-            raise missing_image(settings.container.image) from error
+        return engine.create(name, describe(settings.container, placement))
 
     def _remove_container(self) -> None:
         if self._engine is None or self._container is None:

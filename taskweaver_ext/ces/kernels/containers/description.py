@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeAlias
@@ -83,6 +83,8 @@ class Placement:
     network: str = ""
     """The one that its ports are published from, where nothing else is to be reached."""
     userns_mode: str = ""
+    volumes: Sequence[str] = ()
+    """Folders for which the image wants room on the engine's disk."""
     processors: int
     """How many the engine has; asking for more is an error to it."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -144,10 +146,24 @@ def describe(settings: ContainerSettings, placement: Placement) -> dict[str, Any
 def _mounts(settings: ContainerSettings, placement: Placement) -> list[dict[str, Any]]:
     writable = {str(placement.cwd.resolve()): str(cwd_inside(placement.cwd))}
     readable = {str(placement.folder.resolve()): INSIDE_FOLDER, **settings.read_only_mounts}
-    return [
+    folders: list[dict[str, Any]] = [
         {"Type": "bind", "Source": source, "Target": target, "ReadOnly": mounts is readable}
         for mounts in (writable, readable)
         for source, target in mounts.items()
+    ]
+    return folders if settings.has_writable_root else folders + _volumes(settings, placement)
+
+
+def _volumes(settings: ContainerSettings, placement: Placement) -> list[dict[str, Any]]:
+    """Memory in the place of volumes, which no read-only root holds and no limit bounds."""
+    size = settings.limits.tmp_bytes
+    options = {"Mode": 0o1777} if size is None else {"Mode": 0o1777, "SizeBytes": size}
+    taken = {"/tmp", INSIDE_FOLDER, str(cwd_inside(placement.cwd))}
+    taken.update(settings.read_only_mounts.values())
+    return [
+        {"Type": "tmpfs", "Target": volume, "TmpfsOptions": options}
+        for volume in placement.volumes
+        if str(PurePosixPath(volume)) not in taken
     ]
 
 

@@ -233,11 +233,18 @@ class Engine:
     def image_labels(self, image: str) -> dict[str, str] | None:
         """The labels of an image; None when the engine does not have it."""
         try:
-            with _translated(self.url):
-                found: dict[str, Any] = self._client.inspect_image(image)  # type: ignore[no-untyped-call]
+            return dict(self._image_settings(image).get("Labels") or {})
         except NotInEngineError:
             return None
-        return dict(found.get("Config", {}).get("Labels") or {})
+
+    def image_volumes(self, image: str) -> list[str]:
+        """The folders for which an image wants room outside of its own files."""
+        return sorted(self._image_settings(image).get("Volumes") or {})
+
+    def _image_settings(self, image: str) -> dict[str, Any]:
+        with _translated(self.url):
+            found: dict[str, Any] = self._client.inspect_image(image)  # type: ignore[no-untyped-call]
+        return dict(found.get("Config") or {})
 
     def pull(self, image: str) -> None:
         """Get an image from its registry; raises NotInEngineError when that does not have it."""

@@ -63,6 +63,23 @@ def test_only_the_working_directory_can_be_written_to() -> None:
     }
 
 
+def test_volumes_of_the_image_are_memory() -> None:
+    volumes = ["/data", "/tmp", "/home/me/work/"]
+    settings = ContainerSettings(limits=ContainerLimits(tmp_bytes=1 << 20))
+
+    mounts = described(settings, volumes=volumes)["HostConfig"]["Mounts"]
+    given_up = described(ContainerSettings(has_writable_root=True), volumes=volumes)
+
+    assert [mount for mount in mounts if mount["Type"] != "bind"] == [
+        {
+            "Type": "tmpfs",
+            "Target": "/data",
+            "TmpfsOptions": {"Mode": 0o1777, "SizeBytes": 1 << 20},
+        }
+    ]
+    assert {mount["Type"] for mount in given_up["HostConfig"]["Mounts"]} == {"bind"}
+
+
 def test_everything_is_closed_by_default() -> None:
     host = described()["HostConfig"]
 

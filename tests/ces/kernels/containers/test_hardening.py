@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import shutil
@@ -86,6 +87,24 @@ print(json.dumps([folder for folder in found if kind_of(folder) not in ("tmpfs",
     )
 
     assert writable == value_of(session, "print(json.dumps([os.getcwd()]))")
+
+
+def test_an_image_with_a_volume_gives_no_room_on_the_disk(
+    tmp_path: Path, docker_client: DockerClient
+) -> None:
+    dockerfile = io.BytesIO(f"FROM {IMAGE}\nVOLUME /data\n".encode())
+    image, _ = docker_client.images.build(fileobj=dockerfile, rm=True, network_mode="none")
+    try:
+        settings = ContainerSettings(image=str(image.id))
+        with container_environment(tmp_path, settings) as environment:
+            environment.start_session("s1")
+
+            mounts = run(environment, "print(open('/proc/self/mountinfo').read())").text()
+    finally:
+        docker_client.images.remove(str(image.id), force=True)
+
+    [volume] = [line for line in mounts.splitlines() if line.split()[4:5] == ["/data"]]
+    assert " - tmpfs " in volume
 
 
 def test_code_has_no_network(session: Environment) -> None:
