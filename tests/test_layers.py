@@ -71,6 +71,7 @@ ORDER = (
     "ces.kernels.containers.closed_network",
     "ces.kernels.containers.image",
     "ces.kernels.containers.limits",
+    "ces.kernels.containers.folder_watch",
     "ces.kernels.containers.description",
     "ces.kernels.containers.connection",
     "ces.kernels.containers.failures",

@@ -41,6 +41,7 @@ from taskweaver_ext.ces.kernels.containers.engine import (
     shared_engine,
 )
 from taskweaver_ext.ces.kernels.containers.failures import missing_image
+from taskweaver_ext.ces.kernels.containers.folder_watch import FolderWatch
 from taskweaver_ext.ces.kernels.containers.leftovers import (
     FOLDER_LABEL,
     OWNER_LABEL,
@@ -48,7 +49,7 @@ from taskweaver_ext.ces.kernels.containers.leftovers import (
     remove_leftovers,
 )
 from taskweaver_ext.ces.kernels.containers.life import ContainerLife
-from taskweaver_ext.ces.kernels.containers.limits import FolderWatch, size_text
+from taskweaver_ext.ces.kernels.containers.limits import size_text
 from taskweaver_ext.ces.kernels.containers.mounts import refuse_ways_out, ways_out
 from taskweaver_ext.ces.kernels.containers.programs import ContainerPrograms
 from taskweaver_ext.ces.kernels.containers.spawner import (

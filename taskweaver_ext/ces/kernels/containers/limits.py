@@ -7,8 +7,7 @@ import errno
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,6 @@ from taskweaver_ext.errors import ConfigError
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
-_LOOK_SECONDS = 0.5
-_MEASURE_SECONDS = 10.0
-_MAX_DEPTH = 100
-"""Nobody's folders are nested deeper, and looking into them takes longer the deeper they are."""
 _UNIT = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
@@ -171,113 +166,6 @@ def _group_folders(lines: list[str]) -> Iterator[tuple[str, Path]]:
                 yield controller, _CGROUPS / path.lstrip("/")
             elif controller in controllers.split(","):
                 yield controller, _CGROUPS / controllers / path.lstrip("/")
-
-
-class FolderWatch:
-    """Watch how much is added to a folder, and tell when that is too much.
-
-    Threads:
-        A thread of its own, which ends with `stop`. `on_too_much` is called
-        on it with the bytes added, each time they have grown past the limit.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        limit_bytes: int,
-        on_too_much: Callable[[int], None],
-        name: str,
-        *,
-        unnamed_bytes: Callable[[int], int] = lambda _device: 0,
-    ) -> None:
-        """A watch that has not begun.
-
-        Args:
-            unnamed_bytes: Says what files on a device take that are in no folder any more.
-        """
-        self._unnamed_bytes = unnamed_bytes
-        self._folder = folder
-        self._limit_bytes = limit_bytes
-        self._on_too_much = on_too_much
-        self._is_stopped = threading.Event()
-        self.has_started = threading.Event()
-        """Set once it is known what the folder held before."""
-        self._thread = threading.Thread(
-            target=self._run, name=f"taskweaver-folder-{name}", daemon=True
-        )
-
-    def start(self) -> None:
-        """Begin to watch; what is there already does not count."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop watching and wait for the thread."""
-        self._is_stopped.set()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join()
-
-    def _run(self) -> None:
-        before = measured = self._measure()
-        free, measured_at, seconds = self._free_bytes(), time.monotonic(), 0.0
-        self.has_started.set()
-        while not self._is_stopped.wait(max(_LOOK_SECONDS, 10 * seconds)):
-            # Looking at the free space costs nothing; only a loss of it can be our growth.
-            room = max(0, before + self._limit_bytes - measured)
-            has_room = free - self._free_bytes() < room / 2
-            if has_room and time.monotonic() - measured_at < _MEASURE_SECONDS:
-                continue
-            started = time.monotonic()
-            last, measured = measured, self._measure()
-            free, measured_at = self._free_bytes(), time.monotonic()
-            seconds = measured_at - started
-            if measured - before > self._limit_bytes and measured > last:
-                self._on_too_much(measured - before)
-
-    def _free_bytes(self) -> int:
-        try:
-            found = os.statvfs(self._folder)
-        except OSError:
-            return 0
-        return found.f_bavail * found.f_frsize
-
-    def _measure(self) -> int:
-        """The bytes that the folder's files take; a tree too deep to measure counts as endless.
-
-        Code may put a link in the place of a folder at any moment; it is never followed, or
-        the watch would spend its time in other places.
-        """
-        total = 0
-        waiting: list[tuple[str, ...]] = [()]
-        while waiting and not self._is_stopped.is_set():
-            parts = waiting.pop()
-            if len(parts) > _MAX_DEPTH:
-                total += self._limit_bytes
-                continue
-            with contextlib.suppress(OSError), _opened_folder(self._folder, parts) as folder:
-                if not parts:
-                    total += self._unnamed_bytes(os.fstat(folder).st_dev)
-                with os.scandir(folder) as entries:
-                    for entry in entries:
-                        with contextlib.suppress(FileNotFoundError):
-                            total += max(512, entry.stat(follow_symlinks=False).st_blocks * 512)
-                            if entry.is_dir(follow_symlinks=False):
-                                waiting.append((*parts, entry.name))
-        return total
-
-
-@contextlib.contextmanager
-def _opened_folder(root: Path, parts: tuple[str, ...]) -> Iterator[int]:
-    """A folder beneath another one, through no link; raises OSError."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(root, flags & ~os.O_NOFOLLOW)
-    try:
-        for part in parts:
-            below = os.open(part, flags, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = below
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 class LimitCounter:

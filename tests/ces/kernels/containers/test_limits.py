@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.kernels.containers import description, limits
+from taskweaver_ext.ces.kernels.containers import description
 from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
-from taskweaver_ext.ces.kernels.containers.limits import ContainerLimits, FolderWatch, size_text
+from taskweaver_ext.ces.kernels.containers.limits import ContainerLimits, size_text
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.errors import ConfigError
 from tests.support.containers import container_environment
-from tests.support.executions import LIMIT_SECONDS, run
+from tests.support.executions import run
 
 LIMITS = ContainerLimits(
     memory_bytes=256 << 20, processes=40, file_bytes=10 << 20, folder_bytes=30 << 20
@@ -195,55 +193,6 @@ def test_no_limits_are_set_when_none_are_wanted(tmp_path: Path) -> None:
 
         assert result.output == "-1"
         assert result.notices == []
-
-
-def test_the_watch_counts_what_is_added_and_not_what_was_there(tmp_path: Path) -> None:
-    (tmp_path / "before").write_bytes(bytes(3 << 20))
-    reports: list[int] = []
-    has_reported = threading.Event()
-
-    def report(added_bytes: int) -> None:
-        reports.append(added_bytes)
-        has_reported.set()
-
-    watch = FolderWatch(tmp_path, 2 << 20, report, "test")
-    watch.start()
-    watch.has_started.wait(LIMIT_SECONDS)
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "after").write_bytes(bytes(4 << 20))
-    has_come = has_reported.wait(LIMIT_SECONDS)
-    watch.stop()
-
-    assert has_come
-    assert 4 << 20 <= reports[0] < 5 << 20
-
-
-def test_the_watch_follows_no_link_that_took_a_folders_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watched, elsewhere = tmp_path / "watched", tmp_path / "elsewhere"
-    (watched / "folder" / "below").mkdir(parents=True)
-    (elsewhere / "below").mkdir(parents=True)
-    (elsewhere / "below" / "large").write_bytes(bytes(4 << 20))
-    watch = FolderWatch(watched, 1 << 20, lambda _bytes: None, "test")
-    open_folder = limits._opened_folder
-
-    def exchange(root: Path, parts: tuple[str, ...]) -> AbstractContextManager[int]:
-        if parts == ("folder", "below"):
-            (watched / "folder").rename(tmp_path / "taken")
-            (watched / "folder").symlink_to(elsewhere)
-        return open_folder(root, parts)
-
-    monkeypatch.setattr(limits, "_opened_folder", exchange)
-
-    assert watch._measure() < 1 << 20
-
-
-def test_a_tree_without_end_counts_as_too_large(tmp_path: Path) -> None:
-    watch = FolderWatch(tmp_path, 1 << 20, lambda _bytes: None, "test")
-    (tmp_path / "/".join("d" * 150)).mkdir(parents=True)
-
-    assert watch._measure() > 1 << 20
 
 
 @pytest.mark.parametrize(
