@@ -121,12 +121,12 @@ class KernelKeeper:
             reason = f"the machine ran out of resources ({shortage})"
             put_away = [session.put_away(reason) for session in self._others(asker)]
             if not any(put_away):
-                raise _shortage_error(shortage) from error
+                raise _shortage_error(shortage, error) from error
         try:
             return start()
         except _START_ERRORS as error:
             if shortage := _shortage_behind(error):
-                raise _shortage_error(shortage) from error
+                raise _shortage_error(shortage, error) from error
             raise
 
     def close(self) -> None:
@@ -218,9 +218,11 @@ def _shortage_behind(error: BaseException | None) -> str:
     return ""
 
 
-def _shortage_error(shortage: str) -> KernelStartError:
+def _shortage_error(shortage: str, error: BaseException) -> KernelStartError:
+    is_told = isinstance(error, KernelStartError)
+    what_happened = str(error) if is_told else f"The kernel did not start: {error}."
     return KernelStartError(
-        f"The machine has run out of resources ({shortage}), and no kernel is idle that could be"
-        " put away. Stop sessions or other programs, or raise the limits (ulimit -n is for open"
-        " files, ulimit -u for processes)."
+        f"{what_happened}\nSomething has run out ({shortage}), and no kernel is idle that could be"
+        " put away. Stop sessions or other programs, or raise the limit (memory_limit; ulimit -n"
+        " for open files, ulimit -u for processes)."
     )

@@ -285,7 +285,7 @@ with Environment({str(tmp_path)!r}) as environment:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT_SECONDS
     )
 
-    assert "run out of resources (Too many open files)" in done.stdout, done.stderr
+    assert "has run out (Too many open files)" in done.stdout, done.stderr
     assert "ulimit -n" in done.stdout
 
 
