@@ -48,7 +48,7 @@ class SentModules(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         return compile(text, name, "exec", dont_inherit=True)
 
 
-def install_what_was_sent(sources: dict[str, str], settings: dict[str, Any]) -> None:
+def install_what_was_sent(sources: dict[str, str]) -> None:
     """Import the runtime and let it take over this kernel."""
     sys.meta_path.insert(0, SentModules(sources))
-    importlib.import_module(f"{PACKAGE}.takeover").take_over(settings)
+    importlib.import_module(f"{PACKAGE}.takeover").take_over()

@@ -1,9 +1,9 @@
 """Install our runtime in a kernel that somebody else started.
 
-The settings are a JSON object: `key`, `env_id`, `session_id`,
-`memory_limit_bytes`, `environment` (variables to set) and `cwd` (entered if
-this machine has it; else the kernel gets a temporary folder, which is removed
-at its end).
+The settings are in the metadata of the request that brought us here: `key`,
+`env_id`, `session_id`, `memory_limit_bytes`, `environment` (variables to set)
+and `cwd` (entered if this machine has it; else the kernel gets a temporary
+folder, which is removed at its end).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class GatewayKernel(Kernel):
         IPythonKernel._publish_status(self, *args, **named)
 
 
-def take_over(settings: dict[str, Any]) -> None:
+def take_over() -> None:
     """Make the running kernel one of ours; it says hello as soon as it is."""
     if version_info[:2] < _OLDEST_IPYKERNEL:
         raise ImportError(f"ipykernel 6.29 or newer is needed; this is {__version__}")
@@ -61,6 +61,7 @@ def take_over(settings: dict[str, Any]) -> None:
     kernel = shell.kernel
     if not isinstance(kernel, IPythonKernel) or not isinstance(shell, ZMQInteractiveShell):
         raise TypeError(f"this is not an IPython kernel but a {type(kernel).__name__}")
+    settings = kernel.get_parent("shell")["metadata"]["taskweaver"]
     os.environ.update(settings["environment"])
     limit_memory(settings["memory_limit_bytes"])
     _enter(settings["cwd"])

@@ -8,7 +8,6 @@ Nothing is assumed about a disk that both sides see.
 from __future__ import annotations
 
 import atexit
-import json
 import logging
 import signal
 import threading
@@ -16,6 +15,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -200,7 +200,9 @@ class GatewayKernelHost:
                 " websockets through."
             ) from error
         reached("the line to it is open")
-        request = connection.run(self._takeover_code())
+        # Variables may be secrets: they are data beside the code, never in it.
+        metadata = {"taskweaver": self._takeover_settings()}
+        request = connection.run(_takeover_code(), metadata=metadata)
         while not self._has_said_hello(connection, request):
             if time.monotonic() > deadline:
                 raise KernelNotReadyError(
@@ -231,8 +233,8 @@ class GatewayKernelHost:
             )
         return has_said_hello
 
-    def _takeover_code(self) -> str:
-        settings = {
+    def _takeover_settings(self) -> dict[str, Any]:
+        return {
             "key": "",
             "cwd": str(self._settings.cwd),
             "env_id": self._settings.env_id,
@@ -240,12 +242,14 @@ class GatewayKernelHost:
             "environment": dict(self._settings.environment),
             "memory_limit_bytes": self._settings.memory_limit_bytes,
         }
-        names = {path.stem for path in RUNTIME_FOLDER.glob("*.py")}.difference(_NOT_SENT)
-        sources = {f"{_NAME_IN_KERNELS}.{name}": _source(name) for name in names}
-        sources[_NAME_IN_KERNELS] = sources.pop(f"{_NAME_IN_KERNELS}.__init__")
-        sent = json.dumps({"sources": sources, "settings": settings})
-        call = f"install_what_was_sent(**__import__('json').loads({sent!r}))"
-        return f"exec({_source('arrival') + call!r}, {{'__name__': 'taskweaver_arrival'}})"
+
+
+def _takeover_code() -> str:
+    names = {path.stem for path in RUNTIME_FOLDER.glob("*.py")}.difference(_NOT_SENT)
+    sources = {f"{_NAME_IN_KERNELS}.{name}": _source(name) for name in names}
+    sources[_NAME_IN_KERNELS] = sources.pop(f"{_NAME_IN_KERNELS}.__init__")
+    code = f"{_source('arrival')}install_what_was_sent({sources!r})"
+    return f"exec({code!r}, {{'__name__': 'taskweaver_arrival'}})"
 
 
 def _source(name: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -14,6 +16,7 @@ import pytest
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.events import ExecutionEvent, StatusChanged
 from taskweaver_ext.ces.kernels.gateways.api import GatewaySettings
+from taskweaver_ext.ces.kernels.gateways.connection import GatewayConnection
 from taskweaver_ext.ces.kernels.gateways.messages import GatewayMessages
 from taskweaver_ext.ces.kernels.host import EnvMode
 from taskweaver_ext.ces.results import ExecutionStatus
@@ -23,6 +26,7 @@ from tests.support.gateways import (
     TOKEN,
     GatewayProcess,
     free_port,
+    gateway_environment,
     kernel_gateway,
     start_kernel_gateway,
 )
@@ -209,6 +213,25 @@ class Save(Plugin):
     [artifact] = result.artifact
     assert Path(artifact.file_name).read_text() == "contents"
     assert str(tmp_path) in artifact.file_name
+
+
+def test_the_callers_variables_are_no_part_of_the_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    plain = GatewayConnection.run
+
+    def look(self: GatewayConnection, code: str, **more: Any) -> str:  # noqa: ANN401 - passed on
+        sent.append(code)
+        return plain(self, code, **more)
+
+    monkeypatch.setattr(GatewayConnection, "run", look)
+    with gateway_environment(tmp_path, env={"GREETING": "s3cret ' \" \n {x}"}) as environment:
+        environment.start_session("s1")
+        result = environment.execute_code("s1", "import os; os.environ['GREETING']")
+
+    assert ast.literal_eval(result.output) == "s3cret ' \" \n {x}"
+    assert not any("s3cret" in code for code in sent)
 
 
 def test_code_that_is_too_long_for_a_gateway_is_refused(environment: Environment) -> None:
