@@ -103,17 +103,12 @@ class SharedGateway:
 
     def connect(self) -> GatewaySettings:
         """Find the gateway or start it; raises KernelStartError, or ConfigError without one."""
-        try:
+        with self._naming_its_folder():
             self._prepare_folder()
             running = self.status()
             if running is None or not running.is_healthy():
                 with self._lock():
                     running = self._recover()
-        except OSError as error:
-            raise KernelStartError(
-                f"The folder {self._folder} of the shared gateway cannot be used: {error}."
-                " Remove it, or make it yours."
-            ) from error
         return GatewaySettings(url=running.url, token=running.token)
 
     def status(self) -> RunningGateway | None:
@@ -138,8 +133,19 @@ class SharedGateway:
         """End the gateway and its kernels; False when there was none."""
         if not self._folder.is_dir():
             return False
-        with self._lock():
+        with self._naming_its_folder(), self._lock():
             return self._end()
+
+    @contextlib.contextmanager
+    def _naming_its_folder(self) -> Iterator[None]:
+        """Tell what is wrong with a file together with what to do about it."""
+        try:
+            yield
+        except OSError as error:
+            raise KernelStartError(
+                f"The folder {self._folder} of the shared gateway cannot be used: {error}."
+                " Remove it, or make it yours."
+            ) from error
 
     def _prepare_folder(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
