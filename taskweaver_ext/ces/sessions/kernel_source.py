@@ -128,7 +128,7 @@ class KernelSource:
             cwd=cwd,
             env_id=self._settings.env_id,
             session_id=session_id,
-            environment=self._settings.variables,
+            environment={**granted_by_name(), **self._settings.variables},
             memory_limit_bytes=self._settings.memory_limit,
         )
         return start_behind_gateway(settings)

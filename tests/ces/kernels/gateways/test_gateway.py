@@ -215,8 +215,22 @@ class Save(Plugin):
     assert str(tmp_path) in artifact.file_name
 
 
+def test_what_plugins_were_granted_is_there(
+    gateway: GatewayProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLUGIN_mail_password", "granted")
+    monkeypatch.setenv("MAIL_PASSWORD", "not granted")
+    code = "import os; [os.environ.get(n) for n in ('PLUGIN_mail_password', 'MAIL_PASSWORD')]"
+
+    with gateway_environment(tmp_path, gateway) as environment:
+        environment.start_session("s1")
+        result = environment.execute_code("s1", code)
+
+    assert result.output == "['granted', None]"
+
+
 def test_the_callers_variables_are_no_part_of_the_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gateway: GatewayProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
     plain = GatewayConnection.run
@@ -226,11 +240,12 @@ def test_the_callers_variables_are_no_part_of_the_code(
         return plain(self, code, **more)
 
     monkeypatch.setattr(GatewayConnection, "run", look)
-    with gateway_environment(tmp_path, env={"GREETING": "s3cret ' \" \n {x}"}) as environment:
+    variables = {"GREETING": "s3cret ' \" \n {x}"}
+    with gateway_environment(tmp_path, gateway, env=variables) as environment:
         environment.start_session("s1")
         result = environment.execute_code("s1", "import os; os.environ['GREETING']")
 
-    assert ast.literal_eval(result.output) == "s3cret ' \" \n {x}"
+    assert ast.literal_eval(result.output) == variables["GREETING"]
     assert not any("s3cret" in code for code in sent)
 
 
