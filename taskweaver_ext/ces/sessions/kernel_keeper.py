@@ -11,6 +11,7 @@ import errno
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
@@ -62,8 +63,8 @@ class KernelKeeper:
     Threads:
         A thread of its own puts idle kernels away, if there is a limit of
         time; it sleeps until the next one is due. `_changed` guards the
-        other fields and is never held while a kernel stops. `_places` is held
-        by the thread that makes room, so that two do not take the same.
+        other fields and is never held while a kernel stops. Only who is first
+        in `_line` makes room, so that two do not take the same.
     """
 
     def __init__(self, max_kernels: int | None, idle_seconds: float | None) -> None:
@@ -77,7 +78,8 @@ class KernelKeeper:
         self._changed = threading.Condition()
         self._changes = 0
         """How often something has changed that a session may have waited for."""
-        self._places = threading.Lock()
+        self._line: deque[Keepable] = deque()
+        """Who waits for room, in the order they came."""
         self._is_closed = False
         self._thread: threading.Thread | None = None
         if idle_seconds is not None:
@@ -138,43 +140,46 @@ class KernelKeeper:
             self._thread.join()
 
     def _keep_room(self, asker: Keepable) -> None:
-        """Wait for room within the bound and keep it for a session."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        if not self._places.acquire(timeout=WAIT_SECONDS):
-            raise self._all_busy()
-        try:
-            if self._max_kernels is not None:
-                self._make_room(asker, self._max_kernels, deadline)
+        """Wait for room within the bound, in the order they came, and keep it for a session."""
+        if self._max_kernels is None:
             asker.keep_room()
+            return
+        deadline = time.monotonic() + WAIT_SECONDS
+        with self._changed:
+            self._line.append(asker)
+        try:
+            while not asker.has_given_up:
+                seen = self._changes
+                if self._line[0] is asker and self._has_made_room(asker, self._max_kernels):
+                    asker.keep_room()
+                    return
+                if not self._has_changed(seen, deadline):
+                    raise KernelStartError(
+                        f"All {self._max_kernels} kernels have been busy for {WAIT_SECONDS:g} s."
+                        " Wait for one to end, stop a session, or allow more kernels."
+                    )
         finally:
-            self._places.release()
-
-    def _make_room(self, asker: Keepable, max_kernels: int, deadline: float) -> None:
-        reason = f"at most {max_kernels} may live at once, and another session needed one"
-        while not asker.has_given_up:
-            seen = self._changes
-            if self._count(asker) < max_kernels:
-                return
-            idle = [s for s in self._others(asker) if s.idle_since is not None]
-            if any(s.put_away(reason) for s in sorted(idle, key=lambda s: s.idle_since or 0)):
-                continue
-            if not self._has_changed(seen, deadline):
-                raise self._all_busy()
+            with self._changed:
+                self._line.remove(asker)
+            self.look_again()
         raise KernelNotWantedError(
             "The session was stopped while it waited for a kernel. Start it again to use it."
         )
+
+    def _has_made_room(self, asker: Keepable, max_kernels: int) -> bool:
+        """Put kernels away, idle longest first, until there is room; False when all are busy."""
+        reason = f"at most {max_kernels} may live at once, and another session needed one"
+        while self._count(asker) >= max_kernels:
+            idle = [s for s in self._others(asker) if s.idle_since is not None]
+            if not any(s.put_away(reason) for s in sorted(idle, key=lambda s: s.idle_since or 0)):
+                return False
+        return True
 
     def _has_changed(self, seen: int, deadline: float) -> bool:
         """Wait until there have been more changes than were seen; False when time is up."""
         with self._changed:
             seconds = max(0.0, deadline - time.monotonic())
             return self._changed.wait_for(lambda: self._changes != seen, seconds)
-
-    def _all_busy(self) -> KernelStartError:
-        return KernelStartError(
-            f"All {self._max_kernels} kernels have been busy for {WAIT_SECONDS:g} s."
-            " Wait for one to end, stop a session, or allow more kernels."
-        )
 
     def _count(self, asker: Keepable) -> int:
         return sum(session.has_kernel for session in self._others(asker))

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -16,7 +17,7 @@ import pytest
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.host import StartedKernel
-from taskweaver_ext.ces.results import ExecutionStatus
+from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.sessions import kernel_keeper
 from taskweaver_ext.ces.sessions.kernel_keeper import KernelKeeper
 from taskweaver_ext.errors import KernelStartError, SessionError
@@ -152,26 +153,32 @@ def test_waiting_for_a_busy_kernel_has_an_end(
     assert "All 1 kernels have been busy" in str(errors[0])
 
 
+def _is_in_use(environment: Environment, session: str) -> bool:
+    return environment._session(session)._turns.is_taken
+
+
 @pytest.mark.parametrize("ends", ["interrupt", "stop_session"])
 def test_who_waits_for_a_kernel_may_give_up(ends: str, tmp_path: Path) -> None:
-    with Environment(tmp_path, max_kernels=1) as environment:
-        environment.start_session("a")
-        environment.start_session("b")
+    with Environment(tmp_path, max_kernels=1) as environment, ThreadPoolExecutor(2) as pool:
+        for name in ("patient", "a", "b"):
+            environment.start_session(name)
+        waiting: dict[str, Future[ExecutionResult]] = {}
         outcomes: list[object] = []
 
         def wait_in_vain(_stream: str, _text: str) -> None:
-            with ThreadPoolExecutor(1) as pool:
-                waiting = pool.submit(environment.execute_code, "a", "1")
-                wait_until(lambda: environment._session("a")._turns.is_taken)
-                getattr(environment, ends)("a")
-                try:
-                    outcomes.append(waiting.result(LIMIT_SECONDS).status)
-                except SessionError as error:
-                    outcomes.append(str(error))
+            for name in ("patient", "a"):  # one behind the other
+                waiting[name] = pool.submit(environment.execute_code, name, "1")
+                wait_until(partial(_is_in_use, environment, name))
+            getattr(environment, ends)("a")
+            try:
+                outcomes.append(waiting["a"].result(LIMIT_SECONDS).status)
+            except SessionError as error:
+                outcomes.append(str(error))
 
-        result = environment.execute_code("b", "print('busy')", on_output=wait_in_vain)
+        busy = environment.execute_code("b", "print('busy')", on_output=wait_in_vain)
 
-        assert result.status is ExecutionStatus.SUCCESS
+        assert busy.status is ExecutionStatus.SUCCESS
+        assert waiting["patient"].result(LIMIT_SECONDS).output == "1"
         if ends == "interrupt":
             assert outcomes == [ExecutionStatus.CANCELLED]
             (notice,) = environment.execute_code("a", "1").notices
