@@ -69,7 +69,7 @@ def test_hostile_output_does_not_break_the_frame_not_even_during_a_resize(
     gate = project / "gate"
     chat.run(
         "import os, time\n"
-        "print('\\x1b[2J\\x1b[H\\x1b]0;gone\\x07top\\x1b[5A\\x1b[?1049hend')\n"
+        "print('\\x1b[2J\\x1b[H\\x1b]0;gone\\x07\\x1b[5Atop\\x1b[?1049hend')\n"
         "print('好' * 60 + 'e\\u0301' * 60)\n"
         "print('partial ' * 20, end='', flush=True)\n"
         f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
@@ -87,6 +87,8 @@ def test_hostile_output_does_not_break_the_frame_not_even_during_a_resize(
     begin = chat.screen.all_lines.index(" │   topend")
     end = chat.screen.all_lines.index(" ╰──● SUCCESS")
     assert all(line.startswith(" │   ") for line in chat.screen.all_lines[begin:end])
+    shown = "".join(line.removeprefix(" │   ") for line in output).replace(" ", "")
+    assert shown.endswith("partial" * 20 + "anddone"), "rows are made for the size there is"
     assert b"\x1b[2J" not in chat.screen.received
     assert b"\x1b[?1049h" not in chat.screen.received
 

@@ -221,6 +221,7 @@ class Display:
         self._is_stale = self._is_stale or item is not None
         match item:
             case TaskWeaverEvent():
+                self.transcript.resize(*self._screen.size())  # its rows are made for good
                 self.transcript.handle(item)
                 if _ends_execution(item):
                     self._withdraw_question()

@@ -32,6 +32,12 @@ _RESET = "\x1b[0m"
 _COLOR = re.compile("(\x1b\\[[0-9;:]*m)")
 
 
+class FreeRow(str):
+    """A finished row without a frame, which the terminal may wrap where it is too wide."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Painter:
     """Colours text, or leaves it as it is."""
@@ -107,11 +113,6 @@ def wrap_words(line: str, width: int, *, cuts_words: bool = True) -> list[str]:
 def cell_width(text: str) -> int:
     """How many cells a text without colours takes."""
     return len(text) if text.isascii() else sum(map(get_character_cell_size, text))
-
-
-def is_wider(row: str, width: int) -> bool:
-    """Whether a row, which may have colours, takes more than so many cells."""
-    return len(row) > width and cell_width(_COLOR.sub("", row)) > width
 
 
 def clip(text: str, width: int) -> str:

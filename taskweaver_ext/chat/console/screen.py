@@ -3,8 +3,8 @@
 A terminal keeps finished rows in its scrollback; below them a few live rows are drawn over
 again and again, each change in one write, nothing erased that stays the same. Every row is
 written with line wrapping off: a character that is wider than we think is cut off at the
-edge and cannot push the rows below it. Only finished rows that are meant to be wider than the
-screen are left to the terminal to wrap.
+edge and cannot push the rows below it. Only rows without a frame are left to the terminal to
+wrap.
 
 Between two updates the cursor waits, hidden, where the live rows begin. Terminals keep it there
 when they are resized, also those that wrap long rows anew, and those whose new size reaches us
@@ -21,7 +21,7 @@ import shutil
 from collections.abc import Iterable
 from typing import Protocol
 
-from taskweaver_ext.chat.console.rows import NO_LIMIT, is_wider
+from taskweaver_ext.chat.console.rows import NO_LIMIT, FreeRow
 
 _WRAP = "\x1b[?7h"
 _DO_NOT_WRAP = "\x1b[?7l"
@@ -89,7 +89,7 @@ class TerminalScreen:
         if is_resized:  # rows that are written over would stay parts of longer ones
             text.append(_ERASE_ALL_FROM_HERE)
         for row in rows:
-            text.append(_finished(row, size[0]))
+            text.append(_finished(row))
         text.append(self._redrawn(live, is_moved=bool(rows) or is_resized))
         if len(live) > 1:
             text.append(f"\x1b[{len(live) - 1}A")
@@ -120,10 +120,9 @@ class TerminalScreen:
         write_all(self._descriptor, text.encode(self._encoding, _FIT))
 
 
-def _finished(row: str, width: int) -> str:
-    """A row and its end; one that was meant to be wider is wrapped by the terminal, which then
-    knows that it is one line when somebody copies it."""
-    if is_wider(row, width):
+def _finished(row: str) -> str:
+    """A row and its end; what the terminal wraps itself is one line when somebody copies it."""
+    if isinstance(row, FreeRow):
         return f"{_ERASE_ALL_FROM_HERE}{_WRAP}{row}{_DO_NOT_WRAP}\r\n"
     return f"{row}{_ERASE_REST_OF_LINE}\r\n"
 

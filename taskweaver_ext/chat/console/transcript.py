@@ -23,7 +23,7 @@ from taskweaver_ext.chat.console.output_block import (
 )
 from taskweaver_ext.chat.console.plan_news import PlanNews
 from taskweaver_ext.chat.console.post_view import PostView
-from taskweaver_ext.chat.console.rows import DIM, Painter, clip, framed
+from taskweaver_ext.chat.console.rows import DIM, FreeRow, Painter, clip, framed
 from taskweaver_ext.conversation import PostId, RoundId
 from taskweaver_ext.session_events import (
     AttachmentExtra,
@@ -171,9 +171,10 @@ class Transcript(SessionEventHandlerBase):
         self._late.end_frame()
         rest = " " * indent
         for line in strip_terminal(text).split("\n"):
-            self.rows += framed(
+            rows = framed(
                 line, self._width, self._painter, first="", rest=rest, color=color, is_prose=True
             )
+            self.rows += map(FreeRow, rows)
 
     def show_approval(self, request: ApprovalRequest) -> None:
         """Say in the current post why somebody has to decide about its code."""

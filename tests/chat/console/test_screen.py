@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from taskweaver_ext.chat.console.rows import FreeRow
 from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen
 from taskweaver_ext.chat.console.terminal_hold import holding_terminal
 from tests.support.emulated_terminal import EmulatedScreen
@@ -55,12 +56,12 @@ def test_live_rows_are_replaced_and_finished_rows_stay(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("length", [80, 81, 160, 161])
-def test_a_row_meant_to_be_wider_is_wrapped_by_the_terminal(bench: Bench, length: int) -> None:
-    bench.emulated = EmulatedScreen(80, 10)  # as wide as our side believes
+def test_a_row_without_a_frame_is_wrapped_by_the_terminal(bench: Bench, length: int) -> None:
+    bench.emulated = EmulatedScreen(80, 10)
     bench.update(["one"], ["some bar", "status " * 5])
     path = "/" + "x" * (length - 1)
 
-    bench.update([path, "two"], ["status"])
+    bench.update([FreeRow(path), "two"], ["status"])
 
     wrapped = [path[start : start + 80] for start in range(0, length, 80)]
     assert bench.emulated.lines == ["one", *wrapped, "two", "status"]
@@ -82,7 +83,7 @@ def test_live_rows_may_shrink_and_grow(bench: Bench) -> None:
 
 
 def test_a_row_wider_than_we_think_cannot_push_the_others(bench: Bench) -> None:
-    wide = "x" * 70  # our side believes in 80 columns
+    wide = "x" * 100
 
     bench.update([wide], [wide, "status"])
     bench.update([], [wide + "!", "status 2"])
