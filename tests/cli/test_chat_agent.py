@@ -37,7 +37,7 @@ def test_shell_code_runs_only_when_approved(project: Path) -> None:
         assert chat.screen.lines[-4:-1] == [
             " ├─► [thought] so be it",
             " ├─► [code] echo hello from shell",
-            " ├─► [approval] The bash code needs your approval. It is bash code.",
+            " ├─► [approval] This runs only if you allow it. It is bash code.",
         ]
 
         chat.press("y\r")

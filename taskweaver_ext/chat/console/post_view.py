@@ -161,7 +161,7 @@ class PostView:
         """Say why somebody has to decide about the code, which is to be seen in full above."""
         self._finish_open()
         is_seen = self._code.strip() == request.code.strip()
-        why = f"The {request.language} code needs your approval. {request.reason}"
+        why = f"This runs only if you allow it. {request.reason}"
         self.item("approval", why if is_seen else f"{why}\n{request.code}", color=YELLOW)
 
     def say(self, text: str) -> None:

@@ -237,7 +237,7 @@ def test_code_that_needs_approval_is_seen_in_full_and_once(
         " ├─► [code]",
         " │   cd /",
         " │   ls",
-        " ├─► [approval] The bash code needs your approval. It is bash code.",
+        " ├─► [approval] This runs only if you allow it. It is bash code.",
         *shown,
     ]
 
