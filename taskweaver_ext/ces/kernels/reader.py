@@ -142,7 +142,8 @@ class KernelReader:
                 self._keep_deadlines()
         except ProtocolError as error:  # code may write to the line what it likes
             self._host.kill()
-            self._kernel_is_gone(f"killed, because nonsense came from it: {error}")
+            what = str(error).removesuffix(".")
+            self._kernel_is_gone(f"killed, because nonsense came from it: {what}")
         except Exception:  # noqa: BLE001 - whatever broke, the execution must end
             _log.exception("the reader of a kernel failed; the kernel is killed")
             self._host.kill()

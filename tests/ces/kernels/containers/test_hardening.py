@@ -379,6 +379,7 @@ time.sleep(60)
 
     assert result.status is ExecutionStatus.DIED
     assert end in (result.error or "")
+    assert ".." not in (result.error or "")
     assert "Traceback" not in caplog.text
     assert after.stdout == ["fresh\n"]
     assert process.memory_info().rss < memory + (64 << 20)
