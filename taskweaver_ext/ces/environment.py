@@ -233,6 +233,16 @@ class Environment(ClosedByWith):
             timeout=timeout,
         )
 
+    def wait_for_kernel(self, session_id: str) -> None:
+        """Wait until a session's kernel is ready; one that is gone is replaced first.
+
+        Raises:
+            SessionError: There is no such session, or `interrupt` ended the waiting.
+            KernelStartError: The kernel did not become ready.
+            KernelDiedError: It died three times in a row.
+        """
+        self._session(session_id).wait_for_kernel()
+
     def programs(self, session_id: str) -> AbstractContextManager[ProgramSite]:
         """Where shells and programs of a session run that has a container: inside of it.
 
@@ -292,6 +302,7 @@ class Environment(ClosedByWith):
 
         Raises:
             PluginError: Its source raised, or registers no plugin.
+            SessionError: There is no such session, or `interrupt` came while it waited.
         """
         self._session(session_id).load_plugin(name, source, dict(config or {}))
 

@@ -179,7 +179,10 @@ class KernelSession:
         """Wait until it is this thread's turn."""
         self._refuse_callbacks()
         with self._turns.place(purpose) as place:
-            self._turns.wait(place)
+            if not self._turns.wait(place):
+                raise KernelNotWantedError(
+                    f"Interrupted while it waited for the kernel of session {self._id!r}."
+                )
             with self._busy():
                 yield place
 
@@ -314,30 +317,35 @@ class KernelSession:
             " cannot run beside it. Call restart_session to try again."
         )
 
+    def wait_for_kernel(self) -> None:
+        """Wait until there is a kernel that is ready; an interrupt ends the waiting."""
+        with self._using_kernel():
+            return
+
     def load_plugin(self, name: str, source: str, config: dict[str, Any]) -> None:
         """Load a plugin and remember it for the kernels to come."""
-        with self._using_plugins():
+        with self._using_kernel():
             self._equipment.load_plugin(name, source, config)
 
     def unload_plugin(self, name: str) -> None:
         """Take a plugin out of the kernel."""
-        with self._using_plugins():
+        with self._using_kernel():
             self._equipment.unload_plugin(name)
 
     def test_plugin(self, name: str) -> None:
         """Run a plugin's tests."""
-        with self._using_plugins():
+        with self._using_kernel():
             self._equipment.test_plugin(name)
 
     @contextlib.contextmanager
-    def _using_plugins(self) -> Iterator[None]:
-        with self._using("plugins") as place:
+    def _using_kernel(self) -> Iterator[None]:
+        with self._using("preparation") as place:
             self._ensure_kernel(place)
             yield
 
     def contents(self) -> KernelContents | None:
         """What code would find in the kernel; None when there is none, or it does not say."""
-        with self._using("upkeep"):
+        with self._using("preparation"):
             if not self._kernel.is_there or self._kernel.is_dead:
                 return None
             result = self._ask_runtime("describe_contents", {}, CONTENTS_SECONDS)

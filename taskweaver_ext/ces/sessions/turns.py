@@ -12,8 +12,8 @@ from typing import Literal, TypeAlias
 from taskweaver_ext.ces.kernels.execution import Execution
 from taskweaver_ext.ces.kernels.reader import KernelReader
 
-Purpose: TypeAlias = Literal["execution", "plugins", "upkeep"]
-"""What a turn is wanted for: a caller's code, something about plugins, the kernel itself."""
+Purpose: TypeAlias = Literal["execution", "preparation", "upkeep"]
+"""What a turn is wanted for: a caller's code, what a caller readies for it, the kernel itself."""
 
 
 class Place:
@@ -137,8 +137,8 @@ class Turns:
         return self._holder is None and self._line[0] is place
 
     def _about_to_run(self) -> Place | None:
-        """The execution that was asked for and comes next, unless another caller has the turn."""
+        """Whom a caller waits for and who comes next, unless another caller has the turn."""
         holder = self._holder
         if holder is not None and holder.purpose != "upkeep":
             return holder if holder.purpose == "execution" and not holder.has_begun else None
-        return next((place for place in self._line if place.purpose == "execution"), None)
+        return next((place for place in self._line if place.purpose != "upkeep"), None)

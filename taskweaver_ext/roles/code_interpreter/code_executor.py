@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from taskweaver_ext.ces.environment import Environment
@@ -35,7 +36,8 @@ _logger = logging.getLogger(__name__)
 class CodeExecutor:
     """Run code of any language for one session, in events of a post.
 
-    The kernel starts with the first Python code, in a container with any code, or with `start`.
+    The kernel starts with the first Python code, in a container with any code, or before that
+    with `start_meanwhile`.
 
     Threads:
         `interrupt`, `start`, `update_session_var` and `close` are for any thread, the
@@ -84,9 +86,8 @@ class CodeExecutor:
         )
         self._lock = threading.Lock()
         self._is_started = False
+        self._is_ready = False
         self._is_closed = False
-        self._starting: threading.Thread | None = None
-        self._early_failure: TaskWeaverError | None = None
         self._has_given_up = False
 
     @property
@@ -100,23 +101,10 @@ class CodeExecutor:
         return self._has_container
 
     def start_meanwhile(self) -> None:
-        """Begin to start the kernel, if that takes long, while the caller does something else."""
-        with self._lock:
-            if self._is_started or self._is_closed or not self._has_container:
-                return
-            if self._starting is not None and self._starting.is_alive():
-                return
-            self._early_failure = None
-            self._starting = threading.Thread(
-                target=self._start_quietly, name="taskweaver-start", daemon=True
-            )
-            self._starting.start()
-
-    def _start_quietly(self) -> None:
-        try:
-            self.start()
-        except TaskWeaverError as error:
-            self._early_failure = error
+        """Begin to start the kernel while the caller does something else."""
+        # What fails here will be tried, and told, when code needs the kernel.
+        with self._lock, contextlib.suppress(TaskWeaverError):
+            self._begin_to_start()
 
     def start(self, post: PostEventProxy | None = None) -> None:
         """Start the kernel with its plugins, unless it runs.
@@ -129,28 +117,44 @@ class CodeExecutor:
             KernelStartError: The kernel did not become ready.
             SessionError: The executor has been closed.
         """
-        if post is not None and not self._is_started:
+        if post is not None and not self._is_ready:
             post.update_status("starting the kernel")
         with self._lock:
-            if self._is_closed:
-                raise SessionError("The session has been stopped. Start another one.")
-            if not self._is_started:
-                if (failure := self._early_failure) is not None:
-                    self._early_failure = None
-                    raise failure
-                self._environment.start_session(
-                    self._session_id,
-                    self._session_dir,
-                    self.cwd,
-                    on_late_output=self._show_late_output,
-                )
-                self._is_started = True
-                self._registry.get("python")  # from now on `interrupt` reaches the kernel
+            self._begin_to_start()
+            if not self._is_ready:
+                with self._stoppable():
+                    self._environment.wait_for_kernel(self._session_id)
+                self._is_ready = True
             while self._untold and post is not None:
                 _warn(post, self._untold.pop(0))
             while self._unloaded:
                 self._load(self._unloaded[0], post)
                 del self._unloaded[0]
+
+    def _begin_to_start(self) -> None:
+        if self._is_closed:
+            raise SessionError("The session has been stopped. Start another one.")
+        if self._is_started:
+            return
+        self._environment.start_session(
+            self._session_id,
+            self._session_dir,
+            self.cwd,
+            on_late_output=self._show_late_output,
+            wait=False,
+        )
+        self._is_started = True
+        self._registry.get("python")  # from now on `interrupt` reaches the kernel
+
+    @contextlib.contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """Let a wish to stop end what the block waits for; raises RoundCancelledError."""
+        try:
+            with self._cancellation.stopping(self.interrupt):
+                yield
+        except TaskWeaverError:
+            self._cancellation.check()  # what was stopped has not failed
+            raise
 
     def recover(self) -> None:
         """Give a kernel that died too often another chance: a person has asked for more."""
@@ -231,7 +235,7 @@ class CodeExecutor:
         """
         if not self._is_started:
             return None
-        with self._cancellation.stopping(self.interrupt):
+        with self._stoppable():
             return self._environment.kernel_contents(self._session_id)
 
     def interrupt(self, kill: bool = False) -> None:
@@ -249,9 +253,6 @@ class CodeExecutor:
         with self._lock:
             was_started, self._is_started = self._is_started, False
             self._is_closed = True
-            starting = self._starting
-        if starting is not None:
-            starting.join()
         self._registry.close()
         if was_started:
             self._environment.stop_session(self._session_id)
@@ -266,7 +267,7 @@ class CodeExecutor:
         if post is not None:
             post.update_status(f"loading the plugin {plugin.name}")
         try:
-            with self._cancellation.stopping(self.interrupt):
+            with self._stoppable():
                 self._environment.load_plugin(
                     self._session_id,
                     plugin.name,
@@ -274,7 +275,6 @@ class CodeExecutor:
                     dict(plugin.configurations),
                 )
         except PluginError as error:
-            self._cancellation.check()  # what was stopped has not failed
             _logger.warning("The plugin %r is left out: %s", plugin.name, error)
             self.plugins = tuple(other for other in self.plugins if other is not plugin)
             problem = f"{plugin.name}: {str(error).strip().splitlines()[-1]}"

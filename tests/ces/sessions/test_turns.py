@@ -6,6 +6,7 @@ import stat
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from taskweaver_ext.ces.registry import ExecutorRegistry
 from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.sessions.kernel_session import TURN_SECONDS
 from taskweaver_ext.ces.sessions.turns import Purpose
-from taskweaver_ext.errors import KernelStartError
+from taskweaver_ext.errors import KernelStartError, SessionError
 from tests.support.executions import LIMIT_SECONDS, wait_until
 
 ENDLESS = "print('go')\nwhile True: pass"
@@ -96,6 +97,36 @@ def test_a_restart_does_not_wait_for_what_waits(environment: Environment) -> Non
     assert running.result().status is ExecutionStatus.CANCELLED
     assert waiting.result().status is ExecutionStatus.CANCELLED
     assert not waiting.result().notices  # it ran on the kernel that the restart has made
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda environment: environment.wait_for_kernel("s1"),
+        lambda environment: environment.load_plugin("s1", "mine", "nothing of use"),
+        lambda environment: environment.kernel_contents("s1"),
+    ],
+    ids=["for the kernel", "to load a plugin", "to look into it"],
+)
+def test_an_interrupt_ends_the_waiting_and_not_the_start_of_the_kernel(
+    tmp_path: Path, slow_python: SlowPython, wait: Callable[[Environment], object]
+) -> None:
+    with (
+        Environment(tmp_path / "env", python=slow_python.path, warm_start=False) as environment,
+        ThreadPoolExecutor() as threads,
+    ):
+        environment.start_session("s1", wait=False)
+        waiting = threads.submit(wait, environment)
+        wait_until(lambda: _waiting(environment, "preparation") == 1)
+        environment.interrupt("s1")
+
+        with pytest.raises(SessionError, match="Interrupted while it waited"):
+            waiting.result(LIMIT_SECONDS)
+        slow_python.open_gate()
+        environment.wait_for_kernel("s1")
+
+        assert not environment.execute_code("s1", "1").notices
+        assert slow_python.starts == 1
 
 
 def test_a_restart_cancels_code_whose_kernel_is_starting(
