@@ -1,17 +1,22 @@
 """The hand-over of an execution's events from the reader to the caller's thread.
 
 The reader never waits for the caller. A caller that is late is not given more
-than a bounded amount of text to hold: what is beyond it stays in the record,
-and is read from there, in larger pieces, when the caller gets to it.
+than a bounded amount to hold: text beyond it stays in the record, and is read
+from there, in larger pieces, when the caller gets to it; large events, such as
+pictures, wait in a file.
 """
 
 from __future__ import annotations
 
+import contextlib
+import pickle
+import tempfile
 import threading
 from array import array
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from pathlib import Path
+from typing import IO, TypeAlias
 
 from taskweaver_ext.ces.events import ExecutionEvent
 from taskweaver_ext.ces.output_sink import STREAMS, OutputSink
@@ -20,6 +25,8 @@ from taskweaver_ext.text.truncation import incomplete_bytes
 
 _HELD_BYTES = 1 << 20
 _HELD_ENTRIES = 10_000
+_HELD_CHARACTERS = 1 << 24
+"""Of events that wait in memory."""
 _SMALLEST_PIECE = 1 << 16
 _LARGEST_PIECE = 1 << 22
 _MAX_RUNS = 1 << 20
@@ -88,6 +95,45 @@ class _Recorded:
         return self.taken >= len(self.lengths) - 1 and not self.lengths[-1]
 
 
+@dataclass(frozen=True, slots=True)
+class _LargeEvent:
+    """An event that counts while it waits: in memory, or at an offset of the file."""
+
+    event: ExecutionEvent | None
+    characters: int
+    offset: int = 0
+
+
+class _EventFile:
+    """Keeps events where they take no memory, until they are wanted."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: IO[bytes] | None = None
+
+    def write(self, event: ExecutionEvent) -> int:
+        """Append an event and return where it is; raises OSError."""
+        if self._file is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - see `close`
+        offset = self._file.seek(0, 2)
+        pickle.dump(event, self._file)
+        self._file.flush()
+        return offset
+
+    def read(self, offset: int) -> ExecutionEvent:
+        """Give back the event that was written there."""
+        assert self._file is not None
+        self._file.seek(offset)
+        event: ExecutionEvent = pickle.load(self._file)
+        return event
+
+    def close(self) -> None:
+        """Forget all of them."""
+        if self._file is not None:
+            self._file.close()
+
+
 class Delivery:
     """A queue of events whose text is bounded in memory and complete all the same.
 
@@ -101,16 +147,26 @@ class Delivery:
     def __init__(self, sink: OutputSink) -> None:
         self._sink = sink
         self._changed = threading.Condition(threading.Lock())
-        self._waiting: deque[ExecutionEvent | _Held | _Recorded] = deque()
+        self._waiting: deque[ExecutionEvent | _LargeEvent | _Held | _Recorded] = deque()
+        self._event_file = _EventFile(sink.folder)
         self._waiting_bytes = 0
         self._held_bytes = 0
+        self._held_characters = 0
         self._is_finished = False
 
-    def put(self, event: ExecutionEvent) -> None:
-        """Queue an event."""
+    def put(self, event: ExecutionEvent, characters: int = 0) -> None:
+        """Queue an event, with how many characters it holds if those may be many."""
         with self._changed:
-            self._waiting.append(event)
+            self._waiting.append(self._keep(event, characters) if characters else event)
             self._changed.notify()
+
+    def _keep(self, event: ExecutionEvent, characters: int) -> _LargeEvent:
+        if self._held_characters + characters > _HELD_CHARACTERS:
+            # On a full disk it stays in memory after all, as it does when nobody listens any more.
+            with contextlib.suppress(OSError, ValueError):
+                return _LargeEvent(None, characters, self._event_file.write(event))
+        self._held_characters += characters
+        return _LargeEvent(event, characters)
 
     def put_output(self, stream: StreamName, data: bytes, offset: int) -> None:
         """Queue output that the record already has at `offset`."""
@@ -147,12 +203,26 @@ class Delivery:
             if isinstance(first, _Recorded):
                 return self._take_recorded(first)
             self._waiting.popleft()
+            if isinstance(first, _LargeEvent):
+                return self._take_large(first)
             if not isinstance(first, _Held):
                 return first
             data = b"".join(first.pieces)
             self._held_bytes -= len(data)
             self._waiting_bytes -= len(data)
         return OutputText(first.stream, data.decode("utf-8", "replace"))
+
+    def _take_large(self, large: _LargeEvent) -> ExecutionEvent:
+        if large.event is None:
+            return self._event_file.read(large.offset)
+        self._held_characters -= large.characters
+        return large.event
+
+    def close(self) -> None:
+        """Let go of what was not taken."""
+        with self._changed:
+            self._waiting.clear()
+            self._event_file.close()
 
     @property
     def is_finished(self) -> bool:

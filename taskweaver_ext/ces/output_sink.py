@@ -84,7 +84,7 @@ class OutputSink:
         self._half = memory_bytes // 2
         self._memory_bytes = memory_bytes
         self._max_bytes = max_bytes
-        self._folder = folder
+        self.folder = folder
         self._streams = {
             stream: _Stream(folder / f"{name}.{stream}", _Tail(self._half)) for stream in STREAMS
         }
@@ -149,7 +149,7 @@ class OutputSink:
                     kind="record_failed",
                     message=f"The record of the output could not be written: {self._failure}."
                     f" {self._lost_bytes:,} bytes are lost; free space on the disk of"
-                    f" {self._folder} and run the code again to have them.",
+                    f" {self.folder} and run the code again to have them.",
                 )
             )
         return record
@@ -182,7 +182,7 @@ class OutputSink:
         view = memoryview(data)
         try:
             if record.writer is None:
-                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
                 record.writer = os.open(record.path, flags, 0o600)
             while view:

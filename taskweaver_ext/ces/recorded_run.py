@@ -81,9 +81,9 @@ class RecordedRun:
         """Whether the program is to be stopped for what it wrote."""
         return self._sink.limit_reached
 
-    def say(self, event: ExecutionEvent) -> None:
-        """Queue an event for the caller."""
-        self._delivery.put(event)
+    def say(self, event: ExecutionEvent, characters: int = 0) -> None:
+        """Queue an event for the caller, with how many characters it holds if those may be many."""
+        self._delivery.put(event, characters)
 
     def add_notice(self, notice: Notice) -> None:
         """Add something the caller should know, once; what code causes without end, not all."""
@@ -135,6 +135,7 @@ class RecordedRun:
             if self.is_finished and time.monotonic() > self._ended_at + self._catch_up_seconds:
                 self._skip_the_rest()
                 break
+        self._delivery.close()
         self._call(self._on_event, self._finished_event())
         record = self._sink.finish()
         self.result.stdout, self.result.stderr = record.stdout, record.stderr
@@ -147,6 +148,7 @@ class RecordedRun:
 
     def abandon(self) -> None:
         """Let go of the record without calling out: the caller's own thread was interrupted."""
+        self._delivery.close()
         self._sink.close()
 
     def _finished_event(self) -> ExecutionFinished:

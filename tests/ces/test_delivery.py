@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskweaver_ext.ces.delivery import Delivery, OutputText
-from taskweaver_ext.ces.events import OutputCleared
+from taskweaver_ext.ces.events import DisplayProduced, OutputCleared
 from taskweaver_ext.ces.output_sink import OutputSink
 from taskweaver_ext.ces.results import ExecutionId, StreamName
 
@@ -40,6 +40,7 @@ class Line:
 def line(tmp_path: Path) -> Iterator[Line]:
     line = Line(tmp_path)
     yield line
+    line.delivery.close()
     line.sink.close()
 
 
@@ -53,6 +54,28 @@ def _runs(taken: list[object]) -> list[tuple[str, str]]:
         else:
             runs.append((item.stream, item.text))
     return runs
+
+
+def test_pictures_that_wait_take_no_memory_and_keep_their_place(line: Line) -> None:
+    def picture(number: int) -> DisplayProduced:
+        bundle = {"image/png": str(number % 10) * (1 << 22)}
+        return DisplayProduced(execution_id=ExecutionId("e1"), bundle=bundle)
+
+    tracemalloc.start()
+    try:
+        for number in range(40):
+            line.delivery.put(picture(number), 1 << 22)
+            line.write("stdout", f"{number}\n")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    line.delivery.finish()
+    for number in range(40):
+        assert line.delivery.take(1) == picture(number)
+        assert line.delivery.take(1) == OutputText("stdout", f"{number}\n")
+
+    assert line.delivery.is_drained
+    assert held < 32 << 20  # of 160 MB
 
 
 def test_output_and_events_keep_their_order(line: Line) -> None:

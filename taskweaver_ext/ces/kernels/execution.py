@@ -110,7 +110,9 @@ class Execution(RecordedRun):
         elif ARTIFACT_MIME in bundle:
             self._take_artifact(bundle[ARTIFACT_MIME])
         elif STATUS_MIME in bundle:
-            self.say(StatusReported(execution_id=self.id, report=bundle[STATUS_MIME]))
+            report = bundle[STATUS_MIME]
+            event = StatusReported(execution_id=self.id, report=report)
+            self.say(event, _characters_in(report))
         else:
             self._keep_display(content, bundle, is_result=is_result)
 
@@ -129,7 +131,8 @@ class Execution(RecordedRun):
         for artifact in self._artifacts.save_images(self.id, number, bundle):
             self._sink.count(len(bundle[artifact.mime_type]))
             self._add_artifact(artifact)
-        self._display_characters += _characters_in(bundle)
+        characters = _characters_in(bundle)
+        self._display_characters += characters
         if self._display_characters <= _MAX_DISPLAY_CHARACTERS:
             self.result.displays.append(display)
         else:
@@ -144,7 +147,8 @@ class Execution(RecordedRun):
                 metadata=display.metadata,
                 display_id=display.display_id,
                 is_result=is_result,
-            )
+            ),
+            characters,
         )
 
     def _update_display(self, content: dict[str, Any]) -> None:
@@ -156,7 +160,8 @@ class Execution(RecordedRun):
         self.say(
             DisplayUpdated(
                 execution_id=self.id, display_id=display_id, bundle=bundle, metadata=metadata
-            )
+            ),
+            _characters_in(bundle),
         )
 
     def _take_log(self, record: dict[str, Any]) -> None:
@@ -168,7 +173,8 @@ class Execution(RecordedRun):
             self._note_once(
                 f"Only the first {count:,} log records are in result.log; all were shown."
             )
-        self.say(LogRecorded(execution_id=self.id, level=level, tag=tag, message=message))
+        event = LogRecorded(execution_id=self.id, level=level, tag=tag, message=message)
+        self.say(event, len(message))
 
     def _take_artifact(self, announcement: dict[str, Any]) -> None:
         artifact = self._artifacts.accept(announcement)

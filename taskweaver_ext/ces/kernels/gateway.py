@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 
+from taskweaver_ext.ces.forks import not_in_forks
 from taskweaver_ext.ces.kernel_runtime.process_place import process_place
 from taskweaver_ext.ces.kernels.gateways.api import GatewayApi, GatewaySettings
 from taskweaver_ext.ces.kernels.gateways.connection import GatewayConnection
@@ -84,6 +85,7 @@ class GatewayKernelHost:
         self._kernel_id = ""
         self._connection: GatewayConnection | None = None
         self._ending: threading.Thread | None = None
+        self._end_at_exit = not_in_forks(self._end)
         self._was_killed = False
         self.pid: int | None = None
         """The kernel's process, where it is one of this machine."""
@@ -93,7 +95,7 @@ class GatewayKernelHost:
         self._api.check()
         reached("the gateway has answered")
         self._kernel_id = self._api.start_kernel()
-        atexit.register(self._end)  # nothing there notices when this program ends
+        atexit.register(self._end_at_exit)  # nothing there notices when this program ends
         reached("the gateway has started a kernel")
         connection = GatewayConnection(
             self._open_line,
@@ -142,7 +144,7 @@ class GatewayKernelHost:
 
     def stop(self) -> None:
         """End the kernel and wait until the gateway says that it has ended."""
-        atexit.unregister(self._end)
+        atexit.unregister(self._end_at_exit)
         if self._kernel_id:
             self._end_in_background()
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from taskweaver_ext.ces.results import ExecutionId, Notice
 
 
 @pytest.fixture
-def execution(tmp_path: Path) -> Execution:
+def execution(tmp_path: Path) -> Iterator[Execution]:
     sink = OutputSink(tmp_path / "output", "e1")
     artifacts = ArtifactStore(tmp_path / "artifacts", tmp_path)
-    return Execution(ExecutionId("e1"), "", sink=sink, artifacts=artifacts, metadata={})
+    execution = Execution(ExecutionId("e1"), "", sink=sink, artifacts=artifacts, metadata={})
+    yield execution
+    execution.abandon()
 
 
 def publish(execution: Execution, mime_type: str, content: dict[str, Any]) -> None:
