@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from taskweaver_ext.approval import Approval as Approval
     from taskweaver_ext.ces.cells.python_call import Cell as Cell
     from taskweaver_ext.ces.cells.python_call import PythonCallResult as PythonCallResult
+    from taskweaver_ext.ces.cells.tool_choice import ToolChoice as ToolChoice
+    from taskweaver_ext.ces.cells.tool_choice import choose_tools as choose_tools
     from taskweaver_ext.ces.environment import Environment as Environment
     from taskweaver_ext.ces.events import ArtifactProduced as ArtifactProduced
     from taskweaver_ext.ces.events import DisplayProduced as DisplayProduced
@@ -89,6 +91,8 @@ _MODULE_OF_NAME = {
     "Approval": "taskweaver_ext.approval",
     "Cell": "taskweaver_ext.ces.cells.python_call",
     "PythonCallResult": "taskweaver_ext.ces.cells.python_call",
+    "ToolChoice": "taskweaver_ext.ces.cells.tool_choice",
+    "choose_tools": "taskweaver_ext.ces.cells.tool_choice",
     "Environment": "taskweaver_ext.ces.environment",
     "ArtifactProduced": "taskweaver_ext.ces.events",
     "DisplayProduced": "taskweaver_ext.ces.events",

@@ -20,6 +20,7 @@ PROMISED = {
     "Attachment",
     "AttachmentType",
     "Cell",
+    "choose_tools",
     "ChannelEvent",
     "ChannelParser",
     "ChannelSubscriptions",
@@ -67,6 +68,7 @@ PROMISED = {
     "StopStream",
     "TaskWeaverApp",
     "TaskWeaverEvent",
+    "ToolChoice",
     "test_plugin",
 }
 PROMISED_EVENTS = {

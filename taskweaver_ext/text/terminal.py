@@ -60,7 +60,6 @@ _SEQUENCE = re.compile(
 _STRING_END = re.compile("[\x07\n\r\x18\x1a\x1b\x9c]")
 
 _FOLDED = re.compile(r"[^\r\b\x1b]+|\r+|[\b]+|\x1b\[[0-9;:]*[mKABJ]")
-_COLOR = re.compile("(\x1b\\[[0-9;:]*m)")
 
 
 class TerminalFilter:
@@ -322,35 +321,6 @@ def fold(text: str, *, keep_colors: bool = False) -> str:
     lines = folder.feed(text)
     complete, last = folder.end()
     return "\n".join([*lines, *complete, last])
-
-
-def clamp_line(line: str, max_chars: int = 4000) -> str:
-    """Return the start of a line too long to show, with a note of how much is missing.
-
-    The note is within `max_chars`; colours count for nothing and are closed.
-    """
-    if len(line) <= max_chars:
-        return line
-    pieces = _COLOR.split(line)
-    length = sum(map(len, pieces[::2]))
-    if length <= max_chars:
-        return line
-    room = max(0, max_chars - len(_not_shown(length)))
-    note = _not_shown(length - room)
-    kept: list[str] = []
-    style = ""
-    for text, color in zip(pieces[::2], [*pieces[1::2], ""], strict=True):
-        kept.append(text[:room])
-        room -= min(room, len(text))
-        if not room:
-            break
-        kept.append(color)
-        style = restyle(style, color[2:-1])
-    return "".join(kept) + (RESET if style else "") + note
-
-
-def _not_shown(chars: int) -> str:
-    return f" [... {chars:,} more characters not shown]"
 
 
 def _is_safe(text: str) -> bool:

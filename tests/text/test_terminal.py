@@ -22,7 +22,6 @@ from taskweaver_ext.text.terminal import (
     MAX_STRING_CHARS,
     LineFolder,
     TerminalFilter,
-    clamp_line,
     fold,
     strip_terminal,
 )
@@ -417,39 +416,6 @@ def test_memory_does_not_grow_with_a_line_that_never_ends(unit: str) -> None:
     tracemalloc.stop()
 
     assert held < 300_000
-
-
-def test_a_long_line_is_clamped_with_the_number_of_characters_missing() -> None:
-    clamped = clamp_line("x" * 10_000)
-
-    assert clamped == "x" * 3961 + " [... 6,039 more characters not shown]"
-
-
-def test_clamping_closes_colors_and_does_not_count_them() -> None:
-    colored = "\x1b[31m" + "x" * 60 + "\x1b[0m"
-
-    assert clamp_line(colored, 60) == colored
-    assert clamp_line(colored, 50) == (
-        "\x1b[31m" + "x" * 15 + "\x1b[0m [... 45 more characters not shown]"
-    )
-
-
-@settings(deadline=None)
-@given(text=hostile_texts, max_chars=st.integers(40, 60))
-def test_a_clamped_line_fits_and_counts_right(text: str, max_chars: int) -> None:
-    line = fold(text * 5, keep_colors=True).replace("\n", "")
-
-    clamped = clamp_line(line, max_chars)
-
-    plain, plain_clamped = COLOR.sub("", line), COLOR.sub("", clamped)
-    assert SAFE.fullmatch(clamped)
-    assert not COLOR.findall(clamped) or COLOR.findall(clamped)[-1] == "\x1b[0m"
-    assert len(plain_clamped) <= max_chars
-    if plain_clamped != plain:
-        note = re.search(r" \[\.\.\. (\d+) more characters not shown\]$", plain_clamped)
-        assert note is not None
-        assert plain.startswith(plain_clamped[: note.start()])
-        assert note.start() + int(note[1]) == len(plain)
 
 
 def growth(work: Callable[[str, int], object], text: str, doubled: str) -> float:

@@ -101,11 +101,6 @@ class ProcessFamily:
         return _TAG_BASE + int(self.mark.partition("-")[0][:14], 16)
 
 
-def kill_process_tree(leader: int, mark: str) -> None:
-    """Kill the group and session led by `leader`, and every process that carries `mark`."""
-    kill_family(ProcessFamily(leader, mark))
-
-
 def kill_family(family: ProcessFamily, *, is_recent: bool = False) -> None:
     """Kill all members of a family.
 

@@ -13,7 +13,7 @@ import pytest
 from taskweaver_ext.ces.kernel_runtime.process_tree import (
     MARK,
     ProcessFamily,
-    kill_process_tree,
+    kill_family,
     look_at,
     mark_of,
 )
@@ -47,7 +47,7 @@ class Family:
         return int(self.leader.stdout.readline())
 
     def end(self) -> None:
-        kill_process_tree(self.leader.pid, self.mark)
+        kill_family(ProcessFamily(self.leader.pid, self.mark))
         self.leader.communicate()
 
 
@@ -76,7 +76,7 @@ def test_a_descendant_is_killed_wherever_it_is(family: Family, command: str) -> 
     descendant = family.start(command)
     assert look_at(descendant) is not None
 
-    kill_process_tree(family.leader.pid, family.mark)
+    kill_family(ProcessFamily(family.leader.pid, family.mark))
 
     wait_until(lambda: has_ended(descendant))
     assert has_ended(family.leader.pid)
@@ -85,6 +85,7 @@ def test_a_descendant_is_killed_wherever_it_is(family: Family, command: str) -> 
 def test_a_family_without_a_tag_is_known_by_its_mark() -> None:
     family = Family(is_tagged=False)
     descendant = family.start("setsid bash -c 'sleep 1000 >&- & echo $!'")
+    wait_until(lambda: mark_of(descendant) == family.mark)  # none is seen while a program begins
 
     family.end()
 
@@ -131,7 +132,7 @@ def test_many_that_keep_starting_others_are_all_killed(family: Family) -> None:
     )
     wait_until(lambda: sum(1 for _ in _members(family)) > 20)
 
-    kill_process_tree(family.leader.pid, family.mark)
+    kill_family(ProcessFamily(family.leader.pid, family.mark))
 
     wait_until(lambda: has_ended(descendant))
     assert list(_members(family)) == []
