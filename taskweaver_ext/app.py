@@ -44,8 +44,8 @@ No model is set. Put one of these into taskweaver_config.json and start again:
   on this machine  "llm.api_type": "local"
                    after: taskweaver-ext model fetch
 
-Without a model, > runs Python, ! runs shell, and /demo plays a scripted
-demonstration."""
+Without a model, the chat runs Python (>) and shell (!), and /demo plays a
+scripted demonstration."""
 
 _NO_MODEL_IN_SHORT = (
     "none is set; put llm.api_key and llm.model into taskweaver_config.json, or set llm.api_type"

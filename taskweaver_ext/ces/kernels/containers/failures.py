@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +10,7 @@ from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
 from taskweaver_ext.ces.kernels.containers.engine import EngineGoneError
 from taskweaver_ext.ces.kernels.containers.image import DEFAULT_IMAGE
 from taskweaver_ext.ces.kernels.containers.limits import size_text
-from taskweaver_ext.ces.results import KernelDeath
+from taskweaver_ext.ces.results import KernelDeath, signal_name
 from taskweaver_ext.errors import KernelStartError
 
 _KILLED = 128 + signal.SIGKILL
@@ -80,9 +79,8 @@ def death_of_container(
             signal=signal.SIGKILL,
             detail=f"killed for lack of memory{limit}",
         )
-    with contextlib.suppress(ValueError):
-        number = signal.Signals(code - 128)
-        return KernelDeath(
-            cause="signal", exit_code=code, signal=number, detail=f"killed by {number.name}"
-        )
+    number = code - 128
+    if number in signal.valid_signals():
+        detail = f"killed by {signal_name(number)}"
+        return KernelDeath(cause="signal", exit_code=code, signal=number, detail=detail)
     return KernelDeath(cause="exited", exit_code=code, detail=f"exited with code {code}")
