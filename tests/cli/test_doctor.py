@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import socketserver
 import subprocess
@@ -133,7 +134,7 @@ def test_an_interpreter_that_cannot_run_kernels_is_a_failure_with_a_remedy(
 
     assert code == 1
     assert f"FAIL  ipykernel: The Python at {python} has no ipykernel" in text
-    assert f"-> {python} -m pip install ipykernel" in text
+    assert re.search(r"-> .*pip install .*ipykernel", text)
     assert "FAIL  kernel: " in text
 
 

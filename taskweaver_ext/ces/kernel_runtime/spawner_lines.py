@@ -12,7 +12,8 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .copying import Copying
@@ -27,6 +28,7 @@ _MAX_DESCRIPTORS = 8
 _PROOF_SECONDS = 1.0
 _STREAM_SECONDS = 10.0
 _RETRY_SECONDS = 0.1
+_MAX_REFUSED = 100
 _MAX_ENDED_COPIES = 100
 """So many streams that have ended can still be asked about."""
 
@@ -88,6 +90,8 @@ class PortLine:
         self._server = socket.create_server(("0.0.0.0", port))
         self._arrived = threading.Condition()
         self._connections: dict[str, socket.socket] = {}
+        self._refused: deque[str] = deque(maxlen=_MAX_REFUSED)
+        """Names of connections that may still be on their way, and are not wanted any more."""
         threading.Thread(target=self._accept, daemon=True).start()
         self._socket = self._take(CONTROL, None)
         self._unread = bytearray()
@@ -109,14 +113,16 @@ class PortLine:
     def open_streams(self, request: dict[str, Any]) -> list[int]:
         """A descriptor for each stream of a process."""
         has_input = bool(request["with"].get("has_open_stdin"))
+        unopened = deque(request["streams"])
         opened: list[int] = []
         try:
-            for index, name in enumerate(request["streams"]):
-                opened.append(self._open(name, is_input=has_input and index == 0))
+            while unopened:
+                is_input = has_input and not opened
+                opened.append(self._open(unopened.popleft(), is_input=is_input))
         except BaseException:
             for descriptor in opened:
                 os.close(descriptor)
-            self._refuse(request["streams"])
+            self._refuse(unopened)
             raise
         return opened
 
@@ -166,16 +172,15 @@ class PortLine:
     def _take(self, name: str, seconds: float | None = _STREAM_SECONDS) -> socket.socket:
         with self._arrived:
             if not self._arrived.wait_for(lambda: name in self._connections, seconds):
+                self._refused.append(name)
                 raise TimeoutError(errno.ETIMEDOUT, f"nobody has opened {name}")
             return self._connections.pop(name)
 
-    def _refuse(self, names: list[str]) -> None:
-        """Close the connections of these names that have come."""
-        with self._arrived:
-            refused = [self._connections.pop(name, None) for name in names]
-        for connection in refused:
-            if connection is not None:
-                connection.close()
+    def _refuse(self, names: Iterable[str]) -> None:
+        """Close the connections of these names, also those that are still to come."""
+        for name in names:
+            with contextlib.suppress(TimeoutError):
+                self._take(name, 0).close()
 
     def _accept(self) -> None:
         while True:
@@ -198,9 +203,11 @@ class PortLine:
                 connection.settimeout(None)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 with self._arrived:
-                    self._connections[name] = connection
-                    self._arrived.notify_all()
-                return
+                    if name not in self._refused:
+                        self._connections[name] = connection
+                        self._arrived.notify_all()
+                        return
+                    self._refused.remove(name)
         except (OSError, UnicodeDecodeError):
             pass
         connection.close()
