@@ -20,8 +20,9 @@ from taskweaver_ext.ces.kernels.containers.engine import EngineError, shared_eng
 from taskweaver_ext.ces.kernels.containers.image import DEFAULT_IMAGE, build_image
 from taskweaver_ext.config import docker_host
 
+_PRINTS = 200_000
 _MEGABYTES = 100
-"""Less is over before the two could be told apart."""
+"""Fewer are over before the two could be told apart."""
 
 
 def measure_container(bench: Bench) -> Iterator[Row]:
@@ -37,7 +38,7 @@ def measure_container(bench: Bench) -> Iterator[Row]:
             yield from _latency_rows(bench, peers)
             # The two differ by little, so it takes more to tell them apart.
             repetitions = 2 * bench.sizes.repetitions
-            for flood in (short_prints(bench.sizes.prints), large_writes(_MEGABYTES)):
+            for flood in (short_prints(_PRINTS), large_writes(_MEGABYTES)):
                 yield speed_row("container", peers, flood, repetitions, at_least(0.9, LOCAL))
 
 
@@ -62,7 +63,7 @@ def _start_row(bench: Bench, container: Environment, local: Environment) -> Row:
         title="container: start to first output",
         unit="s",
         samples=interleave(
-            bench.sizes.repetitions,
+            2 * bench.sizes.repetitions,
             {
                 OURS: functools.partial(_seconds_to_first_output, container),
                 LOCAL: functools.partial(_seconds_to_first_output, local),

@@ -63,6 +63,7 @@ def measure_flood_memory(bench: Bench) -> Iterator[Row]:
     large = large_writes(100)
     if bench.sizes.is_quick:
         yield from _growth_rows(large, (OURS,))
+        large = large_writes(40)
     else:
         yield from _growth_rows(large, (OURS, RAW, NBCLIENT))
         yield from _growth_rows(one_character_writes(1_000_000), (OURS,))

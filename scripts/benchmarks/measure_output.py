@@ -169,11 +169,11 @@ def measure_prints(bench: Bench) -> Iterator[Row]:
 def measure_writes(bench: Bench) -> Iterator[Row]:
     """Many writes of one character."""
     count = bench.sizes.prints
-    goals = [at_most(0.2, RAW), at_most(4, LIMIT)]
-    yield _throughput_row(bench, "writes", one_character_prints(count), goals)
-    # No goal against the limit: there, such a write is one call of a C function.
-    names = (OURS, RAW, LIMIT)
-    yield _throughput_row(bench, "writes", one_character_writes(count), goals[:1], names)
+    with started(*(peers := bench.peers(OURS, RAW, LIMIT))):
+        goals = [at_most(0.2, RAW), at_most(4, LIMIT)]
+        yield _row_of(bench, "writes", one_character_prints(count), goals, peers)
+        # No goal against the limit: there, such a write is one call of a C function.
+        yield _row_of(bench, "writes", one_character_writes(count), goals[:1], peers)
 
 
 def measure_bytes(bench: Bench) -> Iterator[Row]:
@@ -196,9 +196,14 @@ def _throughput_row(
     goals: Sequence[Goal],
     names: Sequence[str] = (OURS, RAW, NBCLIENT, LIMIT),
 ) -> Row:
-    peers = bench.peers(*names)
-    with started(*peers):
-        samples, notes = throughput_samples(peers, flood, bench.sizes.repetitions)
+    with started(*(peers := bench.peers(*names))):
+        return _row_of(bench, name, flood, goals, peers)
+
+
+def _row_of(
+    bench: Bench, name: str, flood: Flood, goals: Sequence[Goal], peers: Sequence[Peer]
+) -> Row:
+    samples, notes = throughput_samples(peers, flood, bench.sizes.repetitions)
     return Row(name=name, title=flood.title, unit="s", samples=samples, goals=goals, notes=notes)
 
 

@@ -38,8 +38,8 @@ FULL = Sizes(
 
 QUICK = Sizes(
     repetitions=3,
-    small_repetitions=60,
-    latency_samples=8,
+    small_repetitions=50,
+    latency_samples=6,
     prints=60_000,
     megabytes=30,
     flushed_prints=2_000,
