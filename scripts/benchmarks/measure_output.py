@@ -169,7 +169,8 @@ def measure_prints(bench: Bench) -> Iterator[Row]:
 def measure_writes(bench: Bench) -> Iterator[Row]:
     """Many writes of one character."""
     count = bench.sizes.prints
-    with started(*(peers := bench.peers(OURS, RAW, LIMIT))):
+    names = (OURS, RAW, LIMIT) if bench.sizes.is_quick else (OURS, RAW, NBCLIENT, LIMIT)
+    with started(*(peers := bench.peers(*names))):
         goals = [at_most(0.2, RAW), at_most(4, LIMIT)]
         yield _row_of(bench, "writes", one_character_prints(count), goals, peers)
         # No goal against the limit: there, such a write is one call of a C function.
