@@ -30,7 +30,7 @@ from taskweaver_ext import (
 
 
 class Follower(SessionEventHandler):
-    """Show a few of the events; taskweaver_ext/session_events.py lists them all."""
+    """Show a few of the events; taskweaver_ext/events/types.py lists them all."""
 
     role = ""
 

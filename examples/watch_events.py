@@ -35,7 +35,7 @@ def show(event: ExecutionEvent) -> None:
         case ExecutionFinished():
             print("ended:", event.status.value)
         case _:
-            pass  # logs, artifacts, questions, states: taskweaver_ext/ces/events.py lists them
+            pass  # logs, artifacts, ...: taskweaver_ext/ces/execution/events.py lists them
 
 
 with Environment(env_dir="work") as environment:

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING
 
 from injector import Injector, Module, provider, singleton
 
-from taskweaver_ext import config as configuration
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.kernels.host import EnvMode
+from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.ces.programs.languages import language_from_settings
 from taskweaver_ext.closing import ClosedByWith
-from taskweaver_ext.config import Config, ReplyForm
+from taskweaver_ext.config import settings as configuration
+from taskweaver_ext.config.settings import Config, ReplyForm
 from taskweaver_ext.errors import ConfigError, SessionError
 from taskweaver_ext.llm.chat_model import ChatModel
 from taskweaver_ext.llm.factory import create_chat_model
 from taskweaver_ext.llm.model_settings import ModelSettings
 from taskweaver_ext.plugins.registry import PluginRegistry
-from taskweaver_ext.roles.role import RoleRegistry
-from taskweaver_ext.session import Session, SessionParts
-from taskweaver_ext.session_folders import remove_old_folders
+from taskweaver_ext.roles.base.role import RoleRegistry
+from taskweaver_ext.session.folders import remove_old_folders
+from taskweaver_ext.session.session import Session, SessionParts
 
 if TYPE_CHECKING:
-    from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
+    from taskweaver_ext.ces.kernels.container.description import ContainerSettings
 
 NO_MODEL = """\
 No model is set. Put one of these into taskweaver_config.json and start again:
@@ -328,7 +328,7 @@ def _with_alternative(
 
 def _container_settings(image: str) -> ContainerSettings:
     # Only who runs containers pays for their machinery.
-    from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
+    from taskweaver_ext.ces.kernels.container.description import ContainerSettings
 
     return ContainerSettings(image=image)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from taskweaver_ext.config import ApprovalMode
+from taskweaver_ext.config.settings import ApprovalMode
 from taskweaver_ext.errors import TaskWeaverError
 
 ApprovalScope: TypeAlias = Literal["shell", "all"]

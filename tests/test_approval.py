@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskweaver_ext.approval import Approval, ApprovalAnswer, ApprovalRequest
-from taskweaver_ext.config import ApprovalMode
+from taskweaver_ext.config.settings import ApprovalMode
 
 
 class Person:

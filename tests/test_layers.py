@@ -1,8 +1,9 @@
-"""The tree is the architecture: a module imports only what is listed before it."""
+"""The tree is the architecture: a folder imports only what is listed before it."""
 
 from __future__ import annotations
 
 import ast
+import graphlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,152 +13,29 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "taskweaver_ext"
 
 ORDER = (
-    "errors",
-    "closing",
-    "settings_reader",
-    "config",
-    "text.surrogates",
-    "text.cell_row",
-    "text.colors",
-    "text.open_line",
-    "text.terminal",
-    "text.truncation",
-    "text.json_stream",
-    "text.html_markdown",
-    "text.json_tree",
-    "ces.forks",
-    "ces.owned_folders",
-    "ces.results",
-    "ces.events",
-    "ces.output_sink",
-    "ces.delivery",
-    "ces.late_output",
-    "ces.files_beneath",
-    "ces.artifacts",
-    "ces.contract",
-    "ces.audit",
-    "ces.child_environment",
-    "ces.shown_environment",
-    "ces.interpreters",
-    "ces.kernel_runtime",
-    "ces.guardian",
-    "ces.kernels.host",
-    "ces.recorded_run",
-    "ces.programs.exec_errors",
-    "ces.programs.process_output",
-    "ces.programs.site",
-    "ces.programs.local_site",
-    "ces.programs.run_records",
-    "ces.programs.bash",
-    "ces.programs.program",
-    "ces.programs.shell_command",
-    "ces.programs.shell_reader",
-    "ces.programs.languages",
-    "ces.programs.binary_record",
-    "ces.programs.process_run",
-    "ces.kernels.tracing",
-    "ces.kernels.jupyter_messages",
-    "ces.kernels.frames",
-    "ces.kernels.wire",
-    "ces.kernels.execution",
-    "ces.kernels.reader",
-    "ces.kernels.zygote",
-    "ces.kernels.local",
-    "ces.kernels.spare",
-    "ces.kernels.containers.base_image",
-    "ces.kernels.containers.engine_events",
-    "ces.kernels.containers.engine_advice",
-    "ces.kernels.containers.engine",
-    "ces.kernels.containers.closed_network",
-    "ces.kernels.containers.image",
-    "ces.kernels.containers.limits",
-    "ces.kernels.containers.folder_watch",
-    "ces.kernels.containers.description",
-    "ces.kernels.containers.connection",
-    "ces.kernels.containers.failures",
-    "ces.kernels.containers.leftovers",
-    "ces.kernels.containers.life",
-    "ces.kernels.containers.spawner",
-    "ces.kernels.containers.program",
-    "ces.kernels.containers.program_folder",
-    "ces.kernels.containers.programs",
-    "ces.kernels.containers.mounts",
-    "ces.kernels.containers.box",
-    "ces.kernels.containers.sites",
-    "ces.kernels.container",
-    "ces.kernels.gateways.address",
-    "ces.kernels.gateways.api",
-    "ces.kernels.gateways.messages",
-    "ces.kernels.gateways.line",
-    "ces.kernels.gateways.lasting_line",
-    "ces.kernels.gateways.received_frames",
-    "ces.kernels.gateways.connection",
-    "ces.kernels.gateways.process",
-    "ces.kernels.gateway",
-    "ces.kernels.shared_gateway",
-    "ces.sessions.startup_scripts",
-    "ces.sessions.equipment",
-    "ces.sessions.session_folder",
-    "ces.sessions.session_info",
-    "ces.sessions.kernel_keeper",
-    "ces.sessions.current_kernel",
-    "ces.sessions.turns",
-    "ces.sessions.kernel_session",
-    "ces.sessions.kernel_source",
-    "ces.environment",
-    "ces.shell",
-    "ces.process",
-    "ces.kernel_executor",
-    "ces.registry",
-    "ces.cells.display_text",
-    "ces.cells.cell_record",
-    "ces.cells.python_call",
-    "ces.cells.tool_choice",
-    "ces.cells.running_call",
-    "ces.python_tool",
-    "conversation",
-    "session_events",
-    "event_history",
-    "event_dispatcher",
-    "event_emitter",
-    "output_batcher",
-    "llm",
-    "streaming.quoting",
-    "streaming.channels",
-    "streaming.subscriptions",
-    "streaming.code_cleaning",
-    "streaming.text_blocks",
-    "streaming.decision",
-    "streaming.exec_widget",
-    "plugins",
-    "approval",
-    "roles",
-    "session_folders",
-    "session_files",
-    "session_turns",
-    "session",
-    "app",
-    "chat",
-    "demo",
-    "cli",
+    *("errors", "closing", "text", "config", "machine"),
+    *("ces.execution", "ces.inside.kernel", "ces.inside.spawner", "ces.inside"),
+    "ces.programs",
+    *("ces.kernels.client", "ces.kernels.local", "ces.kernels.container", "ces.kernels.gateway"),
+    *("ces.kernels", "ces.sessions", "ces"),
+    *("tools", "conversation", "events", "llm", "streaming", "plugins", "approval"),
+    *("roles.base", "roles.planner", "roles.code_interpreter", "roles.echo", "roles"),
+    *("session", "app", "demo", "chat", "console", "cli"),
 )
-"""Modules, and packages whose modules may import each other as they like."""
+"""Folders, and the modules beside them; a folder after those in it: none imports its parent."""
 
-KERNEL_RUNTIME = "ces.kernel_runtime"
-"""Sent to kernels as source: there it has another name, and nothing of ours beside it."""
+INSIDE = "ces.inside"
+"""Sent away as source: there it has another name, and nothing of ours beside it."""
 IN_EVERY_KERNEL = {"IPython", "ipykernel", "jupyter_client", "traitlets", "zmq"}
-NAME_IN_KERNELS = "taskweaver_kernel"
+NAME_INSIDE = "taskweaver_inside"
 
-MAY_IMPORT_LATE = {
-    *("", "cli", "llm", "app", "chat", "roles"),
-    *("ces.sessions.kernel_source", KERNEL_RUNTIME),
-}
-"""The root exports lazily, commands stay light, vendors' SDKs are optional, only who runs
-containers or gateways pays for them, and a prompt appears before what only answers need."""
-MAY_READ_THE_ENVIRONMENT = {
-    *("config", "ces.child_environment", "ces.shown_environment"),
-    KERNEL_RUNTIME,
-}
+MAY_IMPORT_LATE = ("cli", "llm", "app", "console", "roles", "ces.kernels.modes", INSIDE)
+"""Commands stay light, vendors' SDKs are optional, only who runs containers or gateways pays for
+them, and a prompt appears before what only answers need."""
+MAY_READ_THE_ENVIRONMENT = (
+    *("config", "machine.child_environment", "machine.shown_environment"),
+    INSIDE,
+)
 ENVIRONMENT_NAMES = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 
 
@@ -169,73 +47,82 @@ def modules() -> Iterator[tuple[str, str]]:
         yield name, path.read_text(encoding="utf-8")
 
 
-def place_of(name: str) -> str | None:
-    """Return the entry of ORDER that holds `name`, which may also be a name inside a module."""
-    parts = name.split(".")
-    for length in range(len(parts), 0, -1):
-        if (entry := ".".join(parts[:length])) in ORDER:
-            return entry
-    return None
+def is_below(module: str, *folders: str) -> bool:
+    return any(module == folder or module.startswith(f"{folder}.") for folder in folders)
 
 
-def imported_names(tree: ast.AST) -> Iterator[str]:
-    """Yield the full name of everything imported absolutely."""
+def place_of(module: str) -> str | None:
+    """Return the entry of ORDER that holds a module: its folder, or itself where it has none."""
+    return next((entry for entry in (module, module.rpartition(".")[0]) if entry in ORDER), None)
+
+
+def imported_modules(module: str, tree: ast.AST) -> Iterator[str]:
+    """Yield the full name of every module that is imported, of ours or not."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = f"{PACKAGE.name}.{module}".split(".")[: -node.level or None]
+            start = ".".join([*(above if node.level else ()), *filter(None, [node.module])])
+            for alias in node.names:
+                name = f"{start}.{alias.name}"
+                yield name if is_module(name) else start
+
+
+def is_module(name: str) -> bool:
+    path = PACKAGE.parent / name.replace(".", "/")
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def ours(names: Iterator[str]) -> list[str]:
+    """Return the modules of the package among them, without its name."""
+    found = (name.split(".", 1) for name in names if is_below(name, PACKAGE.name))
+    return ["".join(parts[1:]) for parts in found]
 
 
 def complaints(module: str, source: str) -> list[str]:
     """Return what is wrong with the imports of a module, one sentence each."""
     tree = ast.parse(source)
-    names = list(imported_names(tree))
-    place = place_of(module)
-    if module and place is None:
-        is_package = (PACKAGE / module.replace(".", "/")).is_dir()
-        if is_package and not names:
-            return []  # an empty __init__.py
-        return [f"{module} has no place in ORDER: list it after everything it imports."]
+    if module and place_of(module) is None:
+        return [f"{module} has no place in ORDER: list its folder after all that it imports."]
     found = [
-        *complaints_about_late_imports(module, place, tree),
-        *complaints_about_the_environment(module, place, tree),
+        *complaints_about_late_imports(module, tree),
+        *complaints_about_the_environment(module, tree),
+        *complaints_about_order(module, tree),
     ]
-    if place == KERNEL_RUNTIME:
-        return found + complaints_about_kernel_imports(module, names)
+    if is_below(module, INSIDE):
+        return found + complaints_about_what_is_sent_away(module, tree)
     if any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree)):
         found.append(f"{module} imports relatively: write the whole name.")
-    return found + complaints_about_order(module, place, names)
-
-
-def complaints_about_order(module: str, place: str | None, names: list[str]) -> list[str]:
-    position = len(ORDER) if place is None else ORDER.index(place)
-    found = []
-    for name in names:
-        root, _, inner_name = name.partition(".")
-        if root != PACKAGE.name:
-            continue
-        target = place_of(inner_name)
-        if target is None:
-            found.append(f"{module} imports {name}, which has no place in ORDER.")
-        elif ORDER.index(target) > position:
-            found.append(f"{module} imports {target}, which comes after it.")
     return found
 
 
-def complaints_about_kernel_imports(module: str, names: list[str]) -> list[str]:
-    siblings = {path.stem for path in (PACKAGE / KERNEL_RUNTIME.replace(".", "/")).glob("*.py")}
-    allowed = sys.stdlib_module_names | IN_EVERY_KERNEL | siblings | {NAME_IN_KERNELS}
+def complaints_about_order(module: str, tree: ast.AST) -> list[str]:
+    place = place_of(module)
+    position = len(ORDER) if place is None else ORDER.index(place)
+    found = []
+    for name in ours(imported_modules(module, tree)):
+        target = place_of(name)
+        if target is None:
+            found.append(f"{module} imports {name or PACKAGE.name}, which has no place in ORDER.")
+        elif ORDER.index(target) > position:
+            found.append(f"{module} imports {name}, but {target} comes after it.")
+    return found
+
+
+def complaints_about_what_is_sent_away(module: str, tree: ast.AST) -> list[str]:
+    scripts = {path.stem for path in (PACKAGE / INSIDE.replace(".", "/")).glob("*.py")}
+    allowed = sys.stdlib_module_names | IN_EVERY_KERNEL | scripts | {NAME_INSIDE}
     return [
         f"{module} imports {name}, which a kernel need not have."
-        for name in names
-        if name.partition(".")[0] not in allowed
+        for name in imported_modules(module, tree)
+        if name.partition(".")[0] not in allowed and not is_below(name, f"{PACKAGE.name}.{INSIDE}")
     ]
 
 
-def complaints_about_late_imports(module: str, place: str | None, tree: ast.AST) -> list[str]:
-    if (place or "") in MAY_IMPORT_LATE:
-        return []
+def complaints_about_late_imports(module: str, tree: ast.AST) -> list[str]:
+    if not module or is_below(module, *MAY_IMPORT_LATE):
+        return []  # the root exports lazily
     return [
         f"{module}, line {inner.lineno}: the import belongs to the top."
         for node in ast.walk(tree)
@@ -245,8 +132,8 @@ def complaints_about_late_imports(module: str, place: str | None, tree: ast.AST)
     ]
 
 
-def complaints_about_the_environment(module: str, place: str | None, tree: ast.AST) -> list[str]:
-    if place in MAY_READ_THE_ENVIRONMENT:
+def complaints_about_the_environment(module: str, tree: ast.AST) -> list[str]:
+    if is_below(module, *MAY_READ_THE_ENVIRONMENT):
         return []
     lines = [
         node.lineno
@@ -268,37 +155,54 @@ def test_a_module_imports_only_what_is_listed_before_it(module: str, source: str
     assert complaints(module, source) == []
 
 
-def test_no_module_is_listed_twice() -> None:
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = {name: ours(imported_modules(name, ast.parse(text))) for name, text in modules()}
+
+    list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError, which names them
+
+
+def test_every_folder_is_listed_once_and_before_its_parent() -> None:
+    folders = {name.rpartition(".")[0] for name, _ in modules()} - {""}
+
+    assert folders <= set(ORDER)
     assert len(set(ORDER)) == len(ORDER)
+    for folder in ORDER:
+        parent = folder.rpartition(".")[0]
+        assert parent not in ORDER or ORDER.index(folder) < ORDER.index(parent)
 
 
 @pytest.mark.parametrize(
     ("module", "source", "complaint"),
     [
         ("brand_new", "import os", "brand_new has no place in ORDER"),
-        ("text", "from taskweaver_ext.text.terminal import fold", "text has no place in ORDER"),
-        ("errors", "from taskweaver_ext.config import load", "errors imports config"),
-        ("errors", "from taskweaver_ext import config", "errors imports config"),
+        ("errors", "from taskweaver_ext.config.settings import load", "but config comes after it"),
+        ("errors", "from taskweaver_ext.config import settings", "errors imports config.settings"),
         ("errors", "import taskweaver_ext.ces.shell as shell", "errors imports ces.shell"),
-        ("ces.results", "from taskweaver_ext.ces import events", "ces.results imports ces.events"),
+        ("text.terminal", "from taskweaver_ext.ces.execution import events", "ces.execution comes"),
+        ("ces.sessions.turns", "from taskweaver_ext.ces.shell import x", "but ces comes after it"),
         ("app", "from taskweaver_ext import Environment", "which has no place in ORDER"),
         ("app", "import taskweaver_ext", "which has no place in ORDER"),
-        ("ces.shell", "from .results import ExecutionResult", "imports relatively"),
+        ("ces.shell", "from .environment import Environment", "imports relatively"),
         (
-            "ces.results",
-            "if TYPE_CHECKING:\n    from taskweaver_ext.session import Session",
-            "ces.results imports session",
+            "ces.execution.results",
+            "if TYPE_CHECKING:\n    from taskweaver_ext.session.session import Session",
+            "ces.execution.results imports session.session",
         ),
         ("ces.shell", "def run():\n    import json", "line 2: the import belongs to the top"),
-        ("session", "async def run():\n    from os import path", "belongs to the top"),
-        ("session", "import os\nx = os.environ['A']", "line 2: the environment"),
-        ("session", "import os\nx = os.getenv('A')", "line 2: the environment"),
-        ("session", "from os import environ", "line 1: the environment"),
-        ("ces.kernel_runtime.streams", "import numpy", "a kernel need not have"),
+        ("session.session", "async def run():\n    from os import path", "belongs to the top"),
+        ("session.session", "import os\nx = os.environ['A']", "line 2: the environment"),
+        ("session.session", "import os\nx = os.getenv('A')", "line 2: the environment"),
+        ("session.session", "from os import environ", "line 1: the environment"),
+        ("ces.inside.kernel.streams", "import numpy", "a kernel need not have"),
         (
-            "ces.kernel_runtime.streams",
+            "ces.inside.kernel.streams",
             "from taskweaver_ext.errors import KernelError",
             "a kernel need not have",
+        ),
+        (
+            "ces.inside.kernel.streams",
+            "from ..spawner.copying import Copying",
+            "but ces.inside.spawner comes after it",
         ),
     ],
 )
@@ -314,11 +218,11 @@ def test_the_rules_catch_what_breaks_them(module: str, source: str, complaint: s
     [
         ("", "from taskweaver_ext.cli.main import main"),
         ("text", '"""Nothing."""'),
-        ("ces.shell", "from taskweaver_ext.ces import results\nimport json, httpx"),
+        ("ces.shell", "from taskweaver_ext.ces.execution import results\nimport json, httpx"),
         ("cli.run", "def run():\n    from taskweaver_ext.ces.environment import Environment"),
         ("llm.openai_model", "from taskweaver_ext.llm.factory import create"),
-        ("config", "import os\nx = os.environ"),
-        ("ces.kernel_runtime.launch", "import os, zmq\nfrom .streams import TextStream"),
+        ("config.variables", "import os\nx = os.environ"),
+        ("ces.inside.kernel.launch", "import os, zmq\nfrom .streams import TextStream"),
     ],
 )
 def test_the_rules_allow_what_follows_them(module: str, source: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import taskweaver_ext
 from taskweaver_ext import errors
-from taskweaver_ext.ces import events
+from taskweaver_ext.ces.execution import events
 
 PROMISED = {
     "Approval",

@@ -16,9 +16,9 @@ from scripts.benchmarks.measure_output import (
 from scripts.benchmarks.peers import OurPeer, Peer, started
 from scripts.benchmarks.rows import LOCAL, OURS, Row, at_least, at_most, interleave
 from taskweaver_ext import Environment, EnvMode
-from taskweaver_ext.ces.kernels.containers.engine import EngineError, shared_engine
-from taskweaver_ext.ces.kernels.containers.image import DEFAULT_IMAGE, build_image
-from taskweaver_ext.config import docker_host
+from taskweaver_ext.ces.kernels.container.engine import EngineError, shared_engine
+from taskweaver_ext.ces.kernels.container.image import DEFAULT_IMAGE, build_image
+from taskweaver_ext.config.variables import docker_host
 
 _PRINTS = 200_000
 _MEGABYTES = 100

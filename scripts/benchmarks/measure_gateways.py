@@ -21,8 +21,8 @@ from scripts.benchmarks.measure_output import flushed_latencies, large_writes, s
 from scripts.benchmarks.peers import OnText, OurPeer, Peer, PeerError, ignore, started
 from scripts.benchmarks.rows import RAW, Row, at_least, at_most, interleave
 from taskweaver_ext import EnvMode
-from taskweaver_ext.ces.kernels.gateways.api import GatewaySettings
-from taskweaver_ext.ces.kernels.shared_gateway import SharedGateway
+from taskweaver_ext.ces.kernels.gateway.api import GatewaySettings
+from taskweaver_ext.ces.kernels.gateway.shared_gateway import SharedGateway
 
 _PROTOCOL = "v1.kernel.websocket.jupyter.org"
 _SILENCE_SECONDS = 60.0

@@ -19,27 +19,26 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taskweaver_ext.ces.forks import not_in_forks
-from taskweaver_ext.ces.kernels.execution import OnInput
-from taskweaver_ext.ces.kernels.host import EnvMode
-from taskweaver_ext.ces.kernels.tracing import traced_if_wanted
-from taskweaver_ext.ces.late_output import OnLateOutput
-from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
+from taskweaver_ext.ces.execution.late_output import OnLateOutput
+from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES
+from taskweaver_ext.ces.execution.recorded_run import OnEvent, OnOutput
+from taskweaver_ext.ces.execution.results import ExecutionResult, KernelContents
+from taskweaver_ext.ces.kernels.client.execution import OnInput
+from taskweaver_ext.ces.kernels.client.tracing import traced_if_wanted
+from taskweaver_ext.ces.kernels.modes import EnvMode, KernelSource, KernelSourceSettings
 from taskweaver_ext.ces.programs.site import ProgramSite
-from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
-from taskweaver_ext.ces.results import ExecutionResult, KernelContents
-from taskweaver_ext.ces.sessions.kernel_keeper import KernelKeeper
+from taskweaver_ext.ces.sessions.kernel_pool import KernelKeeper
 from taskweaver_ext.ces.sessions.kernel_session import MAX_DEATHS_IN_A_ROW, KernelSession
-from taskweaver_ext.ces.sessions.kernel_source import KernelSource, KernelSourceSettings
 from taskweaver_ext.ces.sessions.session_folder import SessionFolder, refuse_to_share
 from taskweaver_ext.ces.sessions.session_info import SessionInfo
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
 from taskweaver_ext.closing import ClosedByWith
 from taskweaver_ext.errors import SessionError
+from taskweaver_ext.machine.forks import not_in_forks
 
 if TYPE_CHECKING:
-    from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
-    from taskweaver_ext.ces.kernels.gateways.api import GatewaySettings
+    from taskweaver_ext.ces.kernels.container.description import ContainerSettings
+    from taskweaver_ext.ces.kernels.gateway.api import GatewaySettings
 
 
 class Environment(ClosedByWith):

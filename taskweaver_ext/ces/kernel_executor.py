@@ -8,12 +8,12 @@ import uuid
 from collections import deque
 from pathlib import Path
 
-from taskweaver_ext.ces.audit import AuditLog
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.kernels.execution import END_OF_INPUT, OnInput
+from taskweaver_ext.ces.execution.audit import AuditLog
+from taskweaver_ext.ces.execution.recorded_run import OnEvent, OnOutput
+from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT, OnInput
 from taskweaver_ext.ces.programs.exec_errors import exec_error
-from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
-from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.sessions.kernel_session import INTERRUPTED_EARLY
 from taskweaver_ext.errors import KernelDiedError, KernelStartError, SessionError
 

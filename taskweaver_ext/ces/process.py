@@ -12,16 +12,16 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from taskweaver_ext.ces.audit import AuditLog
-from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES
+from taskweaver_ext.ces.execution.audit import AuditLog
+from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES
+from taskweaver_ext.ces.execution.recorded_run import OnEvent, OnOutput
+from taskweaver_ext.ces.execution.results import ExecutionResult
 from taskweaver_ext.ces.programs.languages import Language, find_language
 from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.process_run import ProcessRun
 from taskweaver_ext.ces.programs.program import ProgramLimits, StopRequest
 from taskweaver_ext.ces.programs.run_records import CLOSE_SECONDS, RunRecords
 from taskweaver_ext.ces.programs.site import ProgramSites
-from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
-from taskweaver_ext.ces.results import ExecutionResult
 from taskweaver_ext.closing import ClosedByWith
 from taskweaver_ext.errors import SessionError
 

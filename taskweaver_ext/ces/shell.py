@@ -11,15 +11,15 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from taskweaver_ext.ces.audit import AuditLog
-from taskweaver_ext.ces.late_output import LateOutputs, OnLateOutput
-from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES
+from taskweaver_ext.ces.execution.audit import AuditLog
+from taskweaver_ext.ces.execution.late_output import LateOutputs, OnLateOutput
+from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES
+from taskweaver_ext.ces.execution.recorded_run import OnEvent, OnOutput
+from taskweaver_ext.ces.execution.results import ExecutionResult
 from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.run_records import CLOSE_SECONDS, RunRecords
 from taskweaver_ext.ces.programs.shell_reader import ShellCommand, ShellReader, ShellSettings
 from taskweaver_ext.ces.programs.site import ProgramSites
-from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
-from taskweaver_ext.ces.results import ExecutionResult
 from taskweaver_ext.closing import ClosedByWith
 from taskweaver_ext.errors import SessionError
 

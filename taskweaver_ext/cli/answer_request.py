@@ -8,20 +8,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from taskweaver_ext import config
 from taskweaver_ext.app import TaskWeaverApp
-from taskweaver_ext.chat.console.display import Display
-from taskweaver_ext.chat.console.markdown import markdown_rows
-from taskweaver_ext.chat.console.request_runner import RequestRunner
-from taskweaver_ext.chat.console.rows import NO_LIMIT, Painter
-from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen
-from taskweaver_ext.chat.console.terminal_hold import holding_terminal
-from taskweaver_ext.chat.console.transcript import Transcript
 from taskweaver_ext.cli.app_source import sessions_of
 from taskweaver_ext.cli.project_log import logging_to_project
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
-from taskweaver_ext.config import ApprovalMode
+from taskweaver_ext.config import variables
+from taskweaver_ext.config.settings import ApprovalMode
+from taskweaver_ext.console.display import Display
+from taskweaver_ext.console.markdown import markdown_rows
+from taskweaver_ext.console.request_runner import RequestRunner
+from taskweaver_ext.console.rows import NO_LIMIT, Painter
+from taskweaver_ext.console.screen import PlainScreen, TerminalScreen
+from taskweaver_ext.console.terminal_hold import holding_terminal
+from taskweaver_ext.console.transcript import Transcript
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -41,7 +41,7 @@ def answer_request(
     """Ask the agent, show its work on standard error, then its answer; return the exit code."""
     arguments = {"execution_service.kernel_mode": kernel}
     answers: list[str] = []
-    is_live = sys.stderr.isatty() and not config.has_simple_terminal()
+    is_live = sys.stderr.isatty() and not variables.has_simple_terminal()
     with contextlib.ExitStack() as stack:
         app = stack.enter_context(TaskWeaverApp(project, arguments=arguments))
         stack.enter_context(logging_to_project(app.config.logging))
@@ -65,7 +65,7 @@ def _make_runner(app: TaskWeaverApp, answers: list[str], *, is_live: bool) -> Re
     screen = TerminalScreen(_STDERR, encoding) if is_live else PlainScreen(_STDERR, encoding)
     transcript = Transcript(
         *screen.size(),
-        Painter(is_live and config.wants_color()),
+        Painter(is_live and variables.wants_color()),
         on_answer=answers.append,
         **({} if is_live else {"rows_in_full": NO_LIMIT}),
     )
@@ -82,7 +82,7 @@ def _show(answers: list[str]) -> None:
     for answer in answers:
         if sys.stdout.isatty():
             width = shutil.get_terminal_size().columns
-            rows = markdown_rows(answer, width, has_color=config.wants_color())
+            rows = markdown_rows(answer, width, has_color=variables.wants_color())
             answer = "\n".join(rows)
         streams.write("stdout", f"{answer}\n")
     streams.close()

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from taskweaver_ext.app import TaskWeaverApp
-from taskweaver_ext.chat.console.chat_session import ChatSession, SessionSource
-from taskweaver_ext.chat.console.completion import KernelName
-from taskweaver_ext.chat.console.kernel_names import find_names
+from taskweaver_ext.chat.chat_session import ChatSession, SessionSource
+from taskweaver_ext.chat.kernel_names import KernelName, find_names
 from taskweaver_ext.cli.init import find_template
 from taskweaver_ext.demo import DEMO_REQUEST, make_demo_app
 from taskweaver_ext.errors import TaskWeaverError
-from taskweaver_ext.session import Session
+from taskweaver_ext.session.session import Session
 
 _COMPLETION_SECONDS = 2.0
 

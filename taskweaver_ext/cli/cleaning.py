@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from taskweaver_ext import config
-from taskweaver_ext.ces.kernels.containers.engine import EngineError, shared_engine
-from taskweaver_ext.ces.kernels.containers.leftovers import remove_leftovers
-from taskweaver_ext.ces.owned_folders import remove_abandoned_folders
+from taskweaver_ext.ces.kernels.container.engine import EngineError, shared_engine
+from taskweaver_ext.ces.kernels.container.leftovers import remove_leftovers
+from taskweaver_ext.config import variables
+from taskweaver_ext.machine.owned_folders import remove_abandoned_folders
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,7 +24,7 @@ def clean() -> Cleaning:
     """Remove containers and temporary folders whose processes are gone, and nothing else."""
     done = Cleaning()
     try:
-        done.containers = remove_leftovers(shared_engine(config.docker_host()))
+        done.containers = remove_leftovers(shared_engine(variables.docker_host()))
     except EngineError as error:
         done.problem = str(error)
     done.folders = sorted(map(str, remove_abandoned_folders()))

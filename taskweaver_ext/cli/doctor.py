@@ -19,14 +19,15 @@ from urllib.parse import urlsplit
 
 import click
 
-from taskweaver_ext import config
-from taskweaver_ext.ces.child_environment import child_environment
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.interpreters import explain_why_unusable, find_python
-from taskweaver_ext.ces.kernels.containers.engine_advice import Trouble, advice_about_engine
+from taskweaver_ext.ces.kernels.container.engine_advice import Trouble, advice_about_engine
+from taskweaver_ext.config import settings as config
+from taskweaver_ext.config import variables
 from taskweaver_ext.errors import ConfigError, TaskWeaverError
 from taskweaver_ext.llm.model_settings import ModelSettings
-from taskweaver_ext.session_folders import session_folders, size_of
+from taskweaver_ext.machine.child_environment import child_environment
+from taskweaver_ext.machine.interpreters import explain_why_unusable, find_python
+from taskweaver_ext.session.folders import session_folders, size_of
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_IPYKERNEL = (6, 29)
@@ -243,9 +244,9 @@ class _UnixConnection(http.client.HTTPConnection):
 
 def _check_docker() -> Finding:
     # The engine's library is loaded for no other command that could do without it.
-    from taskweaver_ext.ces.kernels.containers.image import DEFAULT_IMAGE
+    from taskweaver_ext.ces.kernels.container.image import DEFAULT_IMAGE
 
-    address = config.docker_host()
+    address = variables.docker_host()
     parts = urlsplit(address)
     connection: http.client.HTTPConnection
     if parts.scheme == "unix":

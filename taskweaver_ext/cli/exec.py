@@ -12,27 +12,27 @@ from pathlib import Path
 
 import click
 
-from taskweaver_ext.ces.audit import AuditLog
-from taskweaver_ext.ces.events import (
+from taskweaver_ext.ces.execution.audit import AuditLog
+from taskweaver_ext.ces.execution.events import (
     ArtifactProduced,
     ExecutionEvent,
     OutputProduced,
     StatusChanged,
 )
-from taskweaver_ext.ces.kernel_runtime.started_process import complaint_about_folder
-from taskweaver_ext.ces.kernels.host import EnvMode
-from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES
-from taskweaver_ext.ces.owned_folders import disown_folder, make_owned_folder
+from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES
+from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus, Notice
+from taskweaver_ext.ces.inside.spawner.started_process import complaint_about_folder
+from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
 from taskweaver_ext.ces.programs.exec_errors import exec_error, explain_working_directory
 from taskweaver_ext.ces.programs.languages import BUILT_IN, RUST, TYPESCRIPT, C
 from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.ces.programs.site import ProgramSites
-from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.cli.run_view import STATUSES_TO_SAY, Completion, JsonView
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
+from taskweaver_ext.machine.owned_folders import disown_folder, make_owned_folder
 
 EXIT_TIMED_OUT = 124
 EXIT_OUR_FAILURE = 125
@@ -250,9 +250,9 @@ def _record_folder() -> Iterator[Path]:
 def _container(cwd: str | None, **sizes: int | None) -> Iterator[ProgramSites]:
     """A container that sees the folder, from the start of the program to our end."""
     # Only who runs containers pays for their machinery.
-    from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
-    from taskweaver_ext.ces.kernels.containers.limits import ContainerLimits
-    from taskweaver_ext.ces.kernels.containers.sites import ProgramContainer
+    from taskweaver_ext.ces.kernels.container.description import ContainerSettings
+    from taskweaver_ext.ces.kernels.container.limits import ContainerLimits
+    from taskweaver_ext.ces.kernels.container.program_site import ProgramContainer
 
     folder = LocalSites().working_directory(cwd)
     if error := explain_working_directory(folder, complaint_about_folder(str(folder))):

@@ -6,7 +6,7 @@ import time
 
 import click
 
-from taskweaver_ext.ces.kernels.shared_gateway import RunningGateway, SharedGateway
+from taskweaver_ext.ces.kernels.gateway.shared_gateway import RunningGateway, SharedGateway
 
 
 @click.group()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from taskweaver_ext import config
-from taskweaver_ext.ces.kernels.containers.engine import EngineGoneError, shared_engine
-from taskweaver_ext.ces.kernels.containers.image import (
+from taskweaver_ext.ces.kernels.container.engine import EngineGoneError, shared_engine
+from taskweaver_ext.ces.kernels.container.image import (
     DEFAULT_BASE_IMAGE,
     DEFAULT_IMAGE,
     build_image,
 )
+from taskweaver_ext.config import variables
 from taskweaver_ext.errors import KernelStartError
 
 
@@ -45,7 +45,7 @@ def build(tag: str, base: str, packages: tuple[str, ...], offline: bool) -> None
     Without a registry that answers, it is built on the Python that runs this command.
     """
     try:
-        engine = shared_engine(config.docker_host())
+        engine = shared_engine(variables.docker_host())
     except EngineGoneError as error:
         raise KernelStartError(f"{error}. {error.advice}, then try again.") from error
     build_image(

@@ -8,8 +8,8 @@ from dataclasses import asdict
 
 import click
 
-from taskweaver_ext.ces.owned_folders import remove_abandoned_folders
 from taskweaver_ext.ces.sessions.session_info import SessionInfo, sessions_of_this_user
+from taskweaver_ext.machine.owned_folders import remove_abandoned_folders
 
 _HEADINGS = ("SESSION", "HOST", "STATE", "PID", "MEMORY", "AGE", "LAST USE", "OWNER", "FOLDER")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))

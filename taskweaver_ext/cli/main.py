@@ -108,7 +108,7 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, is_wanted: bo
     help="Show the version.",
 )
 def _program(debug: bool) -> None:
-    from taskweaver_ext.ces.shown_environment import hide_what_is_not_passed_on
+    from taskweaver_ext.machine.shown_environment import hide_what_is_not_passed_on
 
     hide_what_is_not_passed_on()  # from the programs that we are about to start
     _set_up_logging(is_debugging=debug)
@@ -118,7 +118,7 @@ def _set_up_logging(*, is_debugging: bool) -> None:
     """Show mistakes in settings; all else that is logged is for those who look for a fault."""
     import logging
 
-    from taskweaver_ext import config
+    from taskweaver_ext.config import variables
 
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
@@ -127,8 +127,8 @@ def _set_up_logging(*, is_debugging: bool) -> None:
     logger.propagate = False
     logger.setLevel(logging.DEBUG if is_debugging else logging.CRITICAL)
     logging.getLogger("taskweaver_ext.config").setLevel(logging.WARNING)
-    if config.traces_messages() or config.debugs_startup():
-        logging.getLogger("taskweaver_ext.ces.kernels.tracing").setLevel(logging.INFO)
+    if variables.traces_messages() or variables.debugs_startup():
+        logging.getLogger("taskweaver_ext.ces.kernels.client.tracing").setLevel(logging.INFO)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

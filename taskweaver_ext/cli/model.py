@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from taskweaver_ext.cli.signal_watch import SignalWatch
-from taskweaver_ext.config import FILE_NAME
+from taskweaver_ext.config.settings import FILE_NAME
 from taskweaver_ext.errors import ConfigError, ModelError
 from taskweaver_ext.llm.fetch import (
     QWEN_CODER,

@@ -9,22 +9,23 @@ from pathlib import Path
 
 import click
 
-from taskweaver_ext import config
 from taskweaver_ext.app import TaskWeaverApp
-from taskweaver_ext.ces.results import StreamName
-from taskweaver_ext.chat.console.chat import ConsoleChat
-from taskweaver_ext.chat.console.chat_session import SessionSource
-from taskweaver_ext.chat.console.display import Display
-from taskweaver_ext.chat.console.guidance import LOCAL_KERNEL, WELCOME
-from taskweaver_ext.chat.console.piped_chat import PipedChat
-from taskweaver_ext.chat.console.plain_transcript import PlainTranscript
-from taskweaver_ext.chat.console.request_runner import RequestRunner
-from taskweaver_ext.chat.console.screen import PlainScreen, TerminalScreen
+from taskweaver_ext.ces.execution.results import StreamName
+from taskweaver_ext.chat.chat_session import SessionSource
 from taskweaver_ext.cli.app_source import sessions_of
 from taskweaver_ext.cli.project_log import logging_to_project
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.cli.standard_input import StandardInput, is_terminal
+from taskweaver_ext.config import settings as config
+from taskweaver_ext.config import variables
+from taskweaver_ext.console.chat import ConsoleChat
+from taskweaver_ext.console.display import Display
+from taskweaver_ext.console.guidance import LOCAL_KERNEL, WELCOME
+from taskweaver_ext.console.piped_chat import PipedChat
+from taskweaver_ext.console.plain_transcript import PlainTranscript
+from taskweaver_ext.console.request_runner import RequestRunner
+from taskweaver_ext.console.screen import PlainScreen, TerminalScreen
 
 EXIT_INTERRUPTED = 130
 
@@ -49,7 +50,7 @@ def open_chat(project: Path | None, kernel: str | None) -> int:
 def _is_interactive() -> bool:
     """Whether a person is at a terminal that can move its cursor."""
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    return is_terminal and not config.has_simple_terminal()
+    return is_terminal and not variables.has_simple_terminal()
 
 
 def _chat_on_terminal(source: SessionSource, settings: config.Config) -> int:
@@ -59,7 +60,7 @@ def _chat_on_terminal(source: SessionSource, settings: config.Config) -> int:
     chat = ConsoleChat(
         source,
         TerminalScreen(_STDOUT, sys.stdout.encoding),
-        has_color=config.wants_color(),
+        has_color=variables.wants_color(),
         history_path=history_path,
         first_words=f"{WELCOME}\n{LOCAL_KERNEL}" if is_local and is_first_chat else WELCOME,
     )

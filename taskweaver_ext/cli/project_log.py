@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from taskweaver_ext.config import LoggingConfig
+from taskweaver_ext.config.settings import LoggingConfig
 
 MAX_LOG_BYTES = 5 << 20
 """A log that has grown so large is put aside, and the one before it goes."""

@@ -14,16 +14,16 @@ from pathlib import Path
 import click
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.events import ExecutionEvent, InputSettled, StatusChanged
-from taskweaver_ext.ces.kernels.execution import END_OF_INPUT
-from taskweaver_ext.ces.kernels.host import EnvMode
-from taskweaver_ext.ces.owned_folders import disown_folder, make_owned_folder
-from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.execution.events import ExecutionEvent, InputSettled, StatusChanged
+from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
+from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.cli.run_view import Completion, JsonView, PlainView
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.cli.standard_input import StandardInput, is_terminal
 from taskweaver_ext.errors import SessionError
+from taskweaver_ext.machine.owned_folders import disown_folder, make_owned_folder
 
 EXIT_DONE = 0
 EXIT_FAILED = 1

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Protocol, assert_never
 
-from taskweaver_ext.ces.artifacts import IMAGE_SUFFIXES
-from taskweaver_ext.ces.events import (
+from taskweaver_ext.ces.execution.artifacts import IMAGE_SUFFIXES
+from taskweaver_ext.ces.execution.event_json import finished_line, line_of
+from taskweaver_ext.ces.execution.events import (
     ArtifactProduced,
     DisplayProduced,
     DisplayUpdated,
@@ -22,14 +23,13 @@ from taskweaver_ext.ces.events import (
     StatusChanged,
     StatusReported,
 )
-from taskweaver_ext.ces.results import (
+from taskweaver_ext.ces.execution.results import (
     ExecutionResult,
     ExecutionStatus,
     MimeBundle,
     Notice,
     StreamName,
 )
-from taskweaver_ext.cli.event_json import finished_line, line_of
 from taskweaver_ext.cli.screen import Screen
 
 _READ_CHARACTERS = 1 << 20

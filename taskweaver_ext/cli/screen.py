@@ -12,8 +12,8 @@ import sys
 import threading
 from typing import TextIO
 
-from taskweaver_ext import config
-from taskweaver_ext.ces.results import StreamName
+from taskweaver_ext.ces.execution.results import StreamName
+from taskweaver_ext.config import variables
 from taskweaver_ext.text.terminal import TerminalFilter, strip_terminal
 
 
@@ -86,7 +86,7 @@ class _Stream:
         self._descriptor = file.fileno() if file else None
         self._encoding = file.encoding if file else "utf-8"
         is_terminal = self._descriptor is not None and os.isatty(self._descriptor)
-        self.filter = TerminalFilter(config.wants_color()) if is_terminal else None
+        self.filter = TerminalFilter(variables.wants_color()) if is_terminal else None
 
     def write(self, text: str) -> None:
         if self._descriptor is None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from taskweaver_ext.config import cache_home
+from taskweaver_ext.config.variables import cache_home
 from taskweaver_ext.llm.model_errors import ModelFetchError
 
 if sys.platform != "win32":

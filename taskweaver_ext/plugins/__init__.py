@@ -1,6 +1,6 @@
 """Plugins: what a project's Python functions can do for generated code."""
 
-from taskweaver_ext.ces.kernel_runtime.plugin_api import (
+from taskweaver_ext.ces.inside.kernel.plugin_api import (
     Plugin,
     PluginContext,
     register_plugin,

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from taskweaver_ext.ces.contract import ExecutionFailure
+from taskweaver_ext.ces.execution.contract import ExecutionFailure
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.streaming.code_cleaning import FenceStripper
 from taskweaver_ext.text.json_stream import JsonStringPiece, JsonStringScanner

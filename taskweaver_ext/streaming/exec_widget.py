@@ -25,14 +25,14 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Literal, TypeAlias
 
-from taskweaver_ext.ces.contract import (
+from taskweaver_ext.ces.execution.contract import (
     ContractProblem,
     ExecutionFailure,
     PromisedFile,
     parse_contract,
 )
-from taskweaver_ext.ces.results import ExecutionId
-from taskweaver_ext.session_events import CodeExecExtra
+from taskweaver_ext.ces.execution.results import ExecutionId
+from taskweaver_ext.events.types import CodeExecExtra
 from taskweaver_ext.streaming.code_cleaning import FenceStripper
 from taskweaver_ext.streaming.decision import CHANNEL_DECISION, DecisionPaths, DecisionReader
 

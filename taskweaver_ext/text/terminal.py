@@ -27,7 +27,7 @@ import re
 from collections.abc import Sequence
 
 from taskweaver_ext.text.colors import RESET, restyle, style_change
-from taskweaver_ext.text.open_line import OpenLine
+from taskweaver_ext.text.partial_line import OpenLine
 
 MAX_CSI_PARAMETERS = 128
 MAX_STRING_CHARS = 65_536

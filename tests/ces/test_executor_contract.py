@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.events import (
+from taskweaver_ext.ces.execution.events import (
     ExecutionEvent,
     ExecutionFinished,
     OutputProduced,
     StatusChanged,
 )
-from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
-from taskweaver_ext.ces.registry import Executor, ExecutorRegistry
-from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.executors import Executor, ExecutorRegistry
+from taskweaver_ext.ces.kernels.container.description import ContainerSettings
 from taskweaver_ext.errors import SessionError
 from tests.support.containers import container_environment
 from tests.support.executions import LIMIT_SECONDS, has_ended, wait_until

@@ -19,12 +19,13 @@ from typing import Any
 
 import pytest
 
+from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus, StreamName
 from taskweaver_ext.ces.process import ProcessExecutor
 from taskweaver_ext.ces.programs.languages import BUILT_IN, CODE, FILE, PROGRAM, RUST, C, Language
 from taskweaver_ext.ces.programs.program import ProgramLimits
-from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus, StreamName
 from taskweaver_ext.errors import SessionError
 from tests.support.cgroups import limited_group
+from tests.support.data import DATA
 from tests.support.executions import LIMIT_SECONDS, MemoryWatch, has_ended, wait_until
 
 MEGABYTE = 1 << 20
@@ -33,7 +34,7 @@ PR_GET_CHILD_SUBREAPER = 37
 PYTHON = Language(name="python", command=sys.executable, arguments=("-c", CODE), suffix=".py")
 """One version, by its absolute path."""
 
-DATA = Path(__file__).parent.parent / "data" / "20_oneshot_exec_ansi_sse.json"
+DATA = DATA / "20_oneshot_exec_ansi_sse.json"
 CASES = {case["id"]: case for case in json.loads(DATA.read_text())["groups"]["oneshot_exec"]}
 DEVIATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "stdin_prompt_times_out": (

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from taskweaver_ext.ces.events import ExecutionEvent, LateOutput, StatusChanged
+from taskweaver_ext.ces.execution.events import ExecutionEvent, LateOutput, StatusChanged
+from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus, StreamName
 from taskweaver_ext.ces.programs.bash import BashProcess
-from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus, StreamName
 from taskweaver_ext.ces.shell import ShellExecutor
 from taskweaver_ext.errors import SessionError
 from tests.support.executions import LIMIT_SECONDS, MemoryWatch, has_ended, wait_until

@@ -7,7 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from taskweaver_ext.config import FILE_NAME
+from taskweaver_ext.config.settings import FILE_NAME
 from tests.support.chat_terminal import environ
 from tests.support.command_line import PROGRAM
 from tests.support.conversations import answer, code, plan

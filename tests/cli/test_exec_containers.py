@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from docker import DockerClient
 
-from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
-from taskweaver_ext.ces.kernels.containers.engine import Engine
-from taskweaver_ext.ces.kernels.containers.image import DEFAULT_IMAGE
-from taskweaver_ext.ces.kernels.containers.leftovers import OWNER_LABEL
-from taskweaver_ext.ces.kernels.containers.sites import ProgramContainer
-from taskweaver_ext.ces.owned_folders import Owner
+from taskweaver_ext.ces.kernels.container.description import ContainerSettings
+from taskweaver_ext.ces.kernels.container.engine import Engine
+from taskweaver_ext.ces.kernels.container.image import DEFAULT_IMAGE
+from taskweaver_ext.ces.kernels.container.leftovers import OWNER_LABEL
+from taskweaver_ext.ces.kernels.container.program_site import ProgramContainer
 from taskweaver_ext.ces.process import ProcessExecutor
 from taskweaver_ext.errors import KernelStartError
+from taskweaver_ext.machine.owned_folders import Owner
 from tests.support.command_line import PROGRAM
 from tests.support.containers import IMAGE, require_engine
 from tests.support.executions import LIMIT_SECONDS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from taskweaver_ext.ces.kernels.shared_gateway import SharedGateway
+from taskweaver_ext.ces.kernels.gateway.shared_gateway import SharedGateway
 from taskweaver_ext.cli.gateway import command
 
 

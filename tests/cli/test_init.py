@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from taskweaver_ext import config
+from taskweaver_ext.config import settings as config
 from tests.support.command_line import exit_code_of
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent

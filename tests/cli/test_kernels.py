@@ -98,7 +98,7 @@ def test_kernels_of_another_process_are_seen_and_stale_when_it_was_killed(
 def test_a_container_or_gateway_kernel_would_have_a_folder_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskweaver_ext.ces.kernels.local.LocalKernelHost.folder", None)
+    monkeypatch.setattr("taskweaver_ext.ces.kernels.local.host.LocalKernelHost.folder", None)
     name = f"apart-{os.getpid()}"
     with Environment(tmp_path) as environment:
         environment.start_session(name)

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from taskweaver_ext.cli.project_log import logging_to_project
-from taskweaver_ext.config import LoggingConfig
+from taskweaver_ext.config.settings import LoggingConfig
 
 
 def test_the_log_has_what_its_level_asks_for(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from taskweaver_ext.ces.events import ExecutionEvent, OutputProduced
-from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, Notice, StreamName
+from taskweaver_ext.ces.execution.events import ExecutionEvent, OutputProduced
+from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionResult, Notice, StreamName
 from taskweaver_ext.cli import run_view
 from taskweaver_ext.cli.run_view import Completion
 

@@ -9,7 +9,7 @@ import pytest
 
 from taskweaver_ext import plugins
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.kernel_runtime import plugin_api
+from taskweaver_ext.ces.inside.kernel import plugin_api
 from taskweaver_ext.plugins.registry import PluginRegistry, read_plugin
 
 OURS = Path(__file__).resolve().parents[2] / "project" / "plugins"

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.app import TaskWeaverApp
-from taskweaver_ext.config import ReplyForm
+from taskweaver_ext.config.settings import ReplyForm
 from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.llm.scripted import ScriptedModel
-from taskweaver_ext.roles.role import find_role_class, read_role
+from taskweaver_ext.roles.base.role import find_role_class, read_role
 from tests.support.conversations import Listener, answer, code, plan
 
 SHOUT = """
 from taskweaver_ext.roles.planner.planner import Planner
-from taskweaver_ext.roles.role import Role
+from taskweaver_ext.roles.base.role import Role
 
 class Shout(Role):
     def reply(self, memory):

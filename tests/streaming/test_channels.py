@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskweaver_ext.streaming.channels import OUTSIDE, ChannelEvent, ChannelParser
+from tests.support.data import DATA
 from tests.support.growth import growth
 
-DATA = Path(__file__).parents[1] / "data"
 VECTORS = json.loads((DATA / "01_channel_stream.json").read_text(encoding="utf-8"))
 DEFECTS = json.loads(
     (DATA / "02_channel_stream_reference_defects.json").read_text(encoding="utf-8")

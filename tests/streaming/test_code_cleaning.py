@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskweaver_ext.streaming.code_cleaning import FenceStripper, clean_code, find_leftover
+from tests.support.data import DATA
 from tests.support.growth import growth
 
-DATA = Path(__file__).parents[1] / "data"
 FENCES = json.loads((DATA / "04_structured_fence_strip.json").read_text())
 CONTAMINATION = json.loads((DATA / "08_exec_code_contamination.json").read_text())
 

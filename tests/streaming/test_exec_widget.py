@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskweaver_ext.ces.contract import ExecutionFailure
-from taskweaver_ext.ces.results import ExecutionId
-from taskweaver_ext.session_events import CodeExecExtra
+from taskweaver_ext.ces.execution.contract import ExecutionFailure
+from taskweaver_ext.ces.execution.results import ExecutionId
+from taskweaver_ext.events.types import CodeExecExtra
 from taskweaver_ext.streaming.decision import CHANNEL_DECISION, DecisionPaths
 from taskweaver_ext.streaming.exec_widget import PYTHON_TOOL_ID, ExecWidget
+from tests.support.data import DATA
 from tests.support.growth import growth
 
-DATA = Path(__file__).parents[1] / "data"
 VECTORS = json.loads((DATA / "05_exec_widget_events.json").read_text())
 XPATHS = json.loads((DATA / "06_xpath_json_streaming.json").read_text())
 

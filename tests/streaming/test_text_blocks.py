@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskweaver_ext.streaming.text_blocks import BlockPiece, TextBlockSplitter
+from tests.support.data import DATA
 from tests.support.growth import growth
 
-VECTORS = json.loads(
-    (Path(__file__).parents[1] / "data/19_llm_text_block_splitter.json").read_text()
-)
+VECTORS = json.loads((DATA / "19_llm_text_block_splitter.json").read_text())
 
 KEEPS_LAST_LINE_END = {"s_single_quoted", "s_two_blocks", "s_bash_apostrophe"}
 """Recorded from another version, which left the line end before a closing fence in the code.

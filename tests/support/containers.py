@@ -14,12 +14,12 @@ from docker import DockerClient
 from docker.models.containers import Container
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.kernels.containers.description import ContainerSettings
-from taskweaver_ext.ces.kernels.containers.engine import Engine, shared_engine
-from taskweaver_ext.ces.kernels.containers.image import build_image
-from taskweaver_ext.ces.kernels.containers.leftovers import OWNER_LABEL, SESSION_LABEL
-from taskweaver_ext.ces.kernels.host import EnvMode
-from taskweaver_ext.ces.owned_folders import Owner
+from taskweaver_ext.ces.kernels.container.description import ContainerSettings
+from taskweaver_ext.ces.kernels.container.engine import Engine, shared_engine
+from taskweaver_ext.ces.kernels.container.image import build_image
+from taskweaver_ext.ces.kernels.container.leftovers import OWNER_LABEL, SESSION_LABEL
+from taskweaver_ext.ces.kernels.modes import EnvMode
+from taskweaver_ext.machine.owned_folders import Owner
 from tests.support.docker_engine import find_engine
 
 IMAGE = "taskweaver-ext-kernel:test"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.conversation import AttachmentType, Post
-from taskweaver_ext.session_events import (
+from taskweaver_ext.events.types import (
     PostEventType,
     RoundEventType,
     SessionEventHandler,

@@ -12,9 +12,9 @@ from typing import TypeAlias
 import psutil
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.events import ExecutionEvent
-from taskweaver_ext.ces.kernels.host import EnvMode
-from taskweaver_ext.ces.results import ExecutionResult
+from taskweaver_ext.ces.execution.events import ExecutionEvent
+from taskweaver_ext.ces.execution.results import ExecutionResult
+from taskweaver_ext.ces.kernels.modes import EnvMode
 
 OpenEnvironment: TypeAlias = Callable[..., Environment]
 """Takes a folder, and settings by name."""

@@ -20,10 +20,11 @@ from typing import Any
 
 import httpx
 
-from taskweaver_ext.ces.child_environment import child_environment
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.kernels.gateways.api import GatewaySettings
-from taskweaver_ext.ces.kernels.host import EnvMode
+from taskweaver_ext.ces.kernels.gateway.api import GatewaySettings
+from taskweaver_ext.ces.kernels.modes import EnvMode
+from taskweaver_ext.machine.child_environment import child_environment
+from tests.support.data import DATA
 
 TOKEN = "a-token-for-tests"
 START_SECONDS = 60.0
@@ -33,7 +34,7 @@ _ENTERPRISE_PACKAGES = ("jupyter_enterprise_gateway==3.3.0", "setuptools<80")
 """It pins old packages, so it has an environment of its own; its kernels run in ours."""
 
 
-CERTIFICATE = Path(__file__).parent.parent / "data" / "localhost.pem"
+CERTIFICATE = DATA / "localhost.pem"
 """Of an encrypted gateway on this machine; signed by itself, so nobody trusts it unasked."""
 
 

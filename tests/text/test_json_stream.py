@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,10 @@ from hypothesis import strategies as st
 
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.text.json_stream import JsonStringPiece, JsonStringScanner, JsonStringStream
+from tests.support.data import DATA
 from tests.support.growth import growth
 
-VECTORS = json.loads((Path(__file__).parents[1] / "data/06_xpath_json_streaming.json").read_text())
+VECTORS = json.loads((DATA / "06_xpath_json_streaming.json").read_text())
 
 DEVIATIONS = {
     "tool_id_gate_match": "the gate is the widget's (tests/streaming/test_exec_widget.py)",

@@ -9,7 +9,6 @@ import statistics
 import time
 import tracemalloc
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -25,10 +24,9 @@ from taskweaver_ext.text.terminal import (
     fold,
     strip_terminal,
 )
+from tests.support.data import DATA
 
-VECTORS = json.loads(
-    (Path(__file__).parents[1] / "data" / "20_oneshot_exec_ansi_sse.json").read_text("utf-8")
-)
+VECTORS = json.loads((DATA / "20_oneshot_exec_ansi_sse.json").read_text("utf-8"))
 
 # Where ours differs from the recorded case, and why.
 DEVIATIONS = {

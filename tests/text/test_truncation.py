@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,8 +20,9 @@ from taskweaver_ext.text.truncation import (
     shorten_middle,
     tail_lines,
 )
+from tests.support.data import DATA
 
-VECTORS = json.loads((Path(__file__).parents[1] / "data" / "14_truncation.json").read_text("utf-8"))
+VECTORS = json.loads((DATA / "14_truncation.json").read_text("utf-8"))
 
 # Where ours differs from the recorded case, and why.
 DEVIATIONS: dict[str, tuple[Any, str]] = {

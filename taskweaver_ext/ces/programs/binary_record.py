@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from taskweaver_ext.ces.results import StreamName
+from taskweaver_ext.ces.execution.results import StreamName
 
 _COPY_BYTES = 1 << 20
 

@@ -10,20 +10,20 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from taskweaver_ext.ces.child_environment import child_environment
-from taskweaver_ext.ces.guardian import Guardian
-from taskweaver_ext.ces.kernel_runtime.process_tree import ticks_since_boot
-from taskweaver_ext.ces.kernel_runtime.started_process import (
+from taskweaver_ext.ces.execution.notices import HostNotice
+from taskweaver_ext.ces.execution.results import KernelDeath
+from taskweaver_ext.ces.inside.spawner.process_tree import ticks_since_boot
+from taskweaver_ext.ces.inside.spawner.started_process import (
     ProcessEnd,
     StartedProcess,
     complaint_about_folder,
     find_program,
 )
-from taskweaver_ext.ces.kernels.host import HostNotice
-from taskweaver_ext.ces.owned_folders import make_owned_folder
+from taskweaver_ext.ces.programs.orphan_killer import Guardian
 from taskweaver_ext.ces.programs.process_output import ReadEnd
 from taskweaver_ext.ces.programs.site import ProcessSettings
-from taskweaver_ext.ces.results import KernelDeath
+from taskweaver_ext.machine.child_environment import child_environment
+from taskweaver_ext.machine.owned_folders import make_owned_folder
 
 
 class LocalProcess(StartedProcess):

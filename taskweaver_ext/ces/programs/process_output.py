@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from taskweaver_ext.ces.results import StreamName
+from taskweaver_ext.ces.execution.results import StreamName
 
 TakeBytes: TypeAlias = Callable[[StreamName, bytes], None]
 

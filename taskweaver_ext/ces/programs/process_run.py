@@ -10,7 +10,17 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from taskweaver_ext.ces.events import StatusChanged
+from taskweaver_ext.ces.execution.events import StatusChanged
+from taskweaver_ext.ces.execution.recorded_run import RecordedRun
+from taskweaver_ext.ces.execution.results import (
+    ExecutionArtifact,
+    ExecutionResult,
+    ExecutionStatus,
+    KernelDeath,
+    Notice,
+    StreamName,
+    signal_name,
+)
 from taskweaver_ext.ces.programs.binary_record import BinaryRecord
 from taskweaver_ext.ces.programs.exec_errors import (
     describe_missing_site,
@@ -26,16 +36,6 @@ from taskweaver_ext.ces.programs.site import (
     ProgramSite,
     ProgramSites,
     SiteGoneError,
-)
-from taskweaver_ext.ces.recorded_run import RecordedRun
-from taskweaver_ext.ces.results import (
-    ExecutionArtifact,
-    ExecutionResult,
-    ExecutionStatus,
-    KernelDeath,
-    Notice,
-    StreamName,
-    signal_name,
 )
 from taskweaver_ext.errors import TaskWeaverError
 

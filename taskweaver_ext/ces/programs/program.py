@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from taskweaver_ext.ces.kernels.host import HostNotice
+from taskweaver_ext.ces.execution.notices import HostNotice
+from taskweaver_ext.ces.execution.results import KernelDeath, StreamName, Usage
 from taskweaver_ext.ces.programs.process_output import OutputPipe, ReadEnd, TakeBytes
 from taskweaver_ext.ces.programs.site import ProcessSettings, ProgramSite
-from taskweaver_ext.ces.results import KernelDeath, StreamName, Usage
 
 StopReason: TypeAlias = Literal["timeout", "interrupt", "output_limit", "kill"]
 

@@ -6,12 +6,12 @@ import re
 import uuid
 from pathlib import Path
 
-from taskweaver_ext.ces.audit import AuditLog
-from taskweaver_ext.ces.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES, OutputSink
-from taskweaver_ext.ces.owned_folders import GivenFolder
-from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput, RecordedRun
-from taskweaver_ext.ces.results import ExecutionId
+from taskweaver_ext.ces.execution.audit import AuditLog
+from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES, OutputSink
+from taskweaver_ext.ces.execution.recorded_run import OnEvent, OnOutput, RecordedRun
+from taskweaver_ext.ces.execution.results import ExecutionId
 from taskweaver_ext.errors import SessionError
+from taskweaver_ext.machine.owned_folders import GivenFolder
 
 CLOSE_SECONDS = 10.0
 """How long closing waits for callers whose functions hang."""

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import TypeAlias
 
-from taskweaver_ext.ces.kernel_runtime.process_tree import ProcessSeen
+from taskweaver_ext.ces.execution.recorded_run import RecordedRun
+from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
+from taskweaver_ext.ces.inside.spawner.process_tree import ProcessSeen
 from taskweaver_ext.ces.programs.bash import BashProcess, SentCommand
 from taskweaver_ext.ces.programs.process_output import OutputPipe
-from taskweaver_ext.ces.recorded_run import RecordedRun
-from taskweaver_ext.ces.results import ExecutionId, StreamName
 
 TakeLateOutput: TypeAlias = Callable[[ExecutionId, StreamName, bytes], None]
 

@@ -14,8 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from taskweaver_ext.ces.events import StatusChanged
-from taskweaver_ext.ces.kernels.host import HostNotice
+from taskweaver_ext.ces.execution.events import StatusChanged
+from taskweaver_ext.ces.execution.notices import HostNotice
+from taskweaver_ext.ces.execution.recorded_run import RecordedRun
+from taskweaver_ext.ces.execution.results import ExecutionStatus, KernelDeath, Notice, signal_name
 from taskweaver_ext.ces.programs.bash import BashProcess, SentCommand
 from taskweaver_ext.ces.programs.exec_errors import (
     describe_missing_site,
@@ -27,8 +29,6 @@ from taskweaver_ext.ces.programs.exec_errors import (
 from taskweaver_ext.ces.programs.program import StopReason
 from taskweaver_ext.ces.programs.shell_command import CommandOutput, CommandStop, TakeLateOutput
 from taskweaver_ext.ces.programs.site import ProgramSite, ProgramSites, SiteGoneError
-from taskweaver_ext.ces.recorded_run import RecordedRun
-from taskweaver_ext.ces.results import ExecutionStatus, KernelDeath, Notice, signal_name
 from taskweaver_ext.errors import TaskWeaverError
 
 _LINGER_SECONDS = 0.05

@@ -6,10 +6,10 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
-from taskweaver_ext.ces.kernels.host import StartedKernel
-from taskweaver_ext.ces.kernels.reader import KernelReader, OnLateOutput
+from taskweaver_ext.ces.execution.results import KernelDeath
+from taskweaver_ext.ces.kernels.client.host import StartedKernel
+from taskweaver_ext.ces.kernels.client.reader import KernelReader, OnLateOutput
 from taskweaver_ext.ces.programs.site import ProgramSite
-from taskweaver_ext.ces.results import KernelDeath
 from taskweaver_ext.ces.sessions.session_info import SessionInfo, SessionRecord
 from taskweaver_ext.errors import SessionError
 

@@ -11,26 +11,27 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from taskweaver_ext.ces.artifacts import ArtifactStore
-from taskweaver_ext.ces.events import StatusChanged
-from taskweaver_ext.ces.kernels.execution import Execution, OnInput
-from taskweaver_ext.ces.kernels.host import EnvMode, StartedKernel
-from taskweaver_ext.ces.kernels.reader import GRACE_SECONDS
-from taskweaver_ext.ces.kernels.tracing import reached, startup_stages
-from taskweaver_ext.ces.late_output import LateOutputs, OnLateOutput
-from taskweaver_ext.ces.output_sink import OutputSink
-from taskweaver_ext.ces.programs.site import ProgramSite
-from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
-from taskweaver_ext.ces.results import (
+from taskweaver_ext.ces.execution.artifacts import ArtifactStore
+from taskweaver_ext.ces.execution.events import StatusChanged
+from taskweaver_ext.ces.execution.late_output import LateOutputs, OnLateOutput
+from taskweaver_ext.ces.execution.output_sink import OutputSink
+from taskweaver_ext.ces.execution.recorded_run import OnEvent, OnOutput
+from taskweaver_ext.ces.execution.results import (
     ExecutionId,
     ExecutionResult,
     ExecutionStatus,
     KernelContents,
     Notice,
 )
+from taskweaver_ext.ces.kernels.client.execution import Execution, OnInput
+from taskweaver_ext.ces.kernels.client.host import StartedKernel
+from taskweaver_ext.ces.kernels.client.reader import GRACE_SECONDS
+from taskweaver_ext.ces.kernels.client.tracing import reached, startup_stages
+from taskweaver_ext.ces.kernels.modes import EnvMode
+from taskweaver_ext.ces.programs.site import ProgramSite
 from taskweaver_ext.ces.sessions.current_kernel import CurrentKernel
-from taskweaver_ext.ces.sessions.equipment import Equipment
-from taskweaver_ext.ces.sessions.kernel_keeper import KernelKeeper, KernelNotWantedError
+from taskweaver_ext.ces.sessions.kernel_pool import KernelKeeper, KernelNotWantedError
+from taskweaver_ext.ces.sessions.kernel_setup import Equipment
 from taskweaver_ext.ces.sessions.session_folder import NAME, SessionFolder
 from taskweaver_ext.ces.sessions.session_info import SessionInfo, SessionState, memory_of
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts

@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from taskweaver_ext.ces.kernel_runtime.process_tree import look_at
-from taskweaver_ext.ces.owned_folders import PREFIX, make_owned_folder
+from taskweaver_ext.ces.inside.spawner.process_tree import look_at
+from taskweaver_ext.machine.owned_folders import PREFIX, make_owned_folder
 
 SessionState: TypeAlias = Literal["idle", "busy", "put_away", "starting", "dead", "stale"]
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from taskweaver_ext import config
+from taskweaver_ext.config import settings as config
+from taskweaver_ext.config import variables
 
 SCRIPT_SECONDS = 60.0
 """How long one script may take."""
@@ -59,7 +60,7 @@ def module_folders(cwd: Path) -> tuple[Path, ...]:
 
     A folder is a project's only if there is a configuration file, because what is in it runs.
     """
-    folders = [config.home_folder() / "modules"]
+    folders = [variables.home_folder() / "modules"]
     project = config.find_app_dir(cwd)
     if (project / config.FILE_NAME).is_file():
         folders.append(project / "modules")

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
-from taskweaver_ext.ces.kernels.execution import Execution
-from taskweaver_ext.ces.kernels.reader import KernelReader
+from taskweaver_ext.ces.kernels.client.execution import Execution
+from taskweaver_ext.ces.kernels.client.reader import KernelReader
 
 Purpose: TypeAlias = Literal["execution", "preparation", "upkeep"]
 """What a turn is wanted for: a caller's code, what a caller readies for it, the kernel itself."""

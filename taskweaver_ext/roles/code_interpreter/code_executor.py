@@ -9,22 +9,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.events import ExecutionEvent, LateOutput, StatusChanged
-from taskweaver_ext.ces.kernel_executor import KernelExecutor
-from taskweaver_ext.ces.kernels.execution import OnInput
-from taskweaver_ext.ces.programs.languages import Language, canonical_name
-from taskweaver_ext.ces.recorded_run import OnEvent, OnOutput
-from taskweaver_ext.ces.registry import ExecutorRegistry
-from taskweaver_ext.ces.results import (
+from taskweaver_ext.ces.execution.events import ExecutionEvent, LateOutput, StatusChanged
+from taskweaver_ext.ces.execution.recorded_run import OnEvent, OnOutput
+from taskweaver_ext.ces.execution.results import (
     ExecutionId,
     ExecutionResult,
     ExecutionStatus,
     KernelContents,
 )
+from taskweaver_ext.ces.executors import ExecutorRegistry
+from taskweaver_ext.ces.kernel_executor import KernelExecutor
+from taskweaver_ext.ces.kernels.client.execution import OnInput
+from taskweaver_ext.ces.programs.languages import Language, canonical_name
 from taskweaver_ext.errors import PluginError, SessionError, TaskWeaverError
-from taskweaver_ext.event_emitter import PostEventProxy
+from taskweaver_ext.events.emitter import PostEventProxy
 from taskweaver_ext.plugins.registry import PluginEntry
-from taskweaver_ext.roles.cancellation import Cancellation
+from taskweaver_ext.roles.base.cancellation import Cancellation
 from taskweaver_ext.roles.code_interpreter.live_output import LiveOutput
 
 _REMEMBERED_POSTS = 1000

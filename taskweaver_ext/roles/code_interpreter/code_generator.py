@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Protocol
 
 from taskweaver_ext.approval import Approval
-from taskweaver_ext.ces.files_beneath import list_files
-from taskweaver_ext.ces.results import KernelContents
-from taskweaver_ext.config import ReplyForm
+from taskweaver_ext.ces.execution.files_beneath import list_files
+from taskweaver_ext.ces.execution.results import KernelContents
+from taskweaver_ext.config.settings import ReplyForm
 from taskweaver_ext.conversation import Attachment, AttachmentType, Post, Round
-from taskweaver_ext.event_emitter import PostEventProxy
+from taskweaver_ext.events.emitter import PostEventProxy
 from taskweaver_ext.llm.chat_model import JsonSchema, Message
-from taskweaver_ext.roles.asking import ModelCaller, ModelReply
+from taskweaver_ext.roles.base.asking import ModelCaller, ModelReply
+from taskweaver_ext.roles.base.correction import UnusableReplyError, rejected_messages
+from taskweaver_ext.roles.base.history import History
+from taskweaver_ext.roles.base.prompts import fill, load_examples, load_prompts, with_places
+from taskweaver_ext.roles.base.role import PLANNER, USER, Memory, RoleContext
 from taskweaver_ext.roles.code_interpreter.channel_form import TOOL_PREFIX, ChannelForm
 from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
 from taskweaver_ext.roles.code_interpreter.generated import GeneratedCode, GeneratedText
 from taskweaver_ext.roles.code_interpreter.json_form import JsonForm
-from taskweaver_ext.roles.code_interpreter.surroundings import describe_place, list_variables
-from taskweaver_ext.roles.correction import UnusableReplyError, rejected_messages
-from taskweaver_ext.roles.history import History
-from taskweaver_ext.roles.prompts import fill, load_examples, load_prompts, with_places
-from taskweaver_ext.roles.role import PLANNER, USER, Memory, RoleContext
+from taskweaver_ext.roles.code_interpreter.prompt_context import describe_place, list_variables
 
 MAX_LISTED_FILES = 30
 

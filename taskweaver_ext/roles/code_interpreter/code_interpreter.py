@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from taskweaver_ext.approval import Approval
-from taskweaver_ext.ces.contract import (
+from taskweaver_ext.ces.execution.contract import (
     ContractCheck,
     ExecutionFailure,
     check_contract,
     execution_failure,
 )
-from taskweaver_ext.ces.files_beneath import list_files
-from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
-from taskweaver_ext.config import ReplyForm
+from taskweaver_ext.ces.execution.files_beneath import list_files
+from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.config.settings import ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Post
-from taskweaver_ext.event_emitter import PostEventProxy
+from taskweaver_ext.events.emitter import PostEventProxy
+from taskweaver_ext.roles.base.correction import UnusableReplyError, reject, speaking
+from taskweaver_ext.roles.base.prompts import fill
+from taskweaver_ext.roles.base.role import Memory, Role, RoleContext, RoleEntry
 from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
 from taskweaver_ext.roles.code_interpreter.code_generator import CodeGenerator
 from taskweaver_ext.roles.code_interpreter.generated import GeneratedCode, GeneratedText
@@ -23,9 +26,6 @@ from taskweaver_ext.roles.code_interpreter.result_text import (
     status_name,
 )
 from taskweaver_ext.roles.code_interpreter.verification import Verdict, inspect_python
-from taskweaver_ext.roles.correction import UnusableReplyError, reject, speaking
-from taskweaver_ext.roles.prompts import fill
-from taskweaver_ext.roles.role import Memory, Role, RoleContext, RoleEntry
 from taskweaver_ext.streaming.code_cleaning import find_leftover
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from taskweaver_ext.ces.contract import ExecutionFailure, PromisedFile
-from taskweaver_ext.ces.results import ExecutionId
-from taskweaver_ext.event_emitter import PostEventProxy
+from taskweaver_ext.ces.execution.contract import ExecutionFailure, PromisedFile
+from taskweaver_ext.ces.execution.results import ExecutionId
+from taskweaver_ext.events.emitter import PostEventProxy
 from taskweaver_ext.streaming.decision import CHANNEL_DECISION, DecisionPaths
 from taskweaver_ext.streaming.exec_widget import ExecWidget
 from taskweaver_ext.streaming.text_blocks import TextBlockSplitter

@@ -7,18 +7,18 @@ from typing import Any
 
 from taskweaver_ext.ces.programs.languages import canonical_name
 from taskweaver_ext.conversation import AttachmentType, Post
-from taskweaver_ext.event_emitter import PostEventProxy
-from taskweaver_ext.roles.asking import ModelReply
+from taskweaver_ext.events.emitter import PostEventProxy
+from taskweaver_ext.roles.base.asking import ModelReply
+from taskweaver_ext.roles.base.correction import UnusableReplyError
+from taskweaver_ext.roles.base.live_fields import LiveFields
+from taskweaver_ext.roles.base.prompts import as_reply, reply_schema
+from taskweaver_ext.roles.base.reply_json import ReplyFieldStream, parse_reply
 from taskweaver_ext.roles.code_interpreter.generated import (
     GeneratedCode,
     GeneratedText,
     Panel,
     find_code_block,
 )
-from taskweaver_ext.roles.correction import UnusableReplyError
-from taskweaver_ext.roles.live_fields import LiveFields
-from taskweaver_ext.roles.prompts import as_reply, reply_schema
-from taskweaver_ext.roles.reply_json import ReplyFieldStream, parse_reply
 from taskweaver_ext.streaming.code_cleaning import FenceStripper, clean_code
 
 TEXT = "text"

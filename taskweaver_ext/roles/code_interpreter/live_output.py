@@ -6,11 +6,11 @@ of its last line, what plugins log, and the error it ends with.
 
 from __future__ import annotations
 
-from taskweaver_ext.ces.events import DisplayProduced, ExecutionEvent, LogRecorded
-from taskweaver_ext.ces.results import ExecutionId, ExecutionResult, StreamName
+from taskweaver_ext.ces.execution.events import DisplayProduced, ExecutionEvent, LogRecorded
+from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionResult, StreamName
 from taskweaver_ext.closing import ClosedByWith
-from taskweaver_ext.event_emitter import PostEventProxy
-from taskweaver_ext.output_batcher import OutputBatcher
+from taskweaver_ext.events.emitter import PostEventProxy
+from taskweaver_ext.events.output_batcher import OutputBatcher
 
 
 class LiveOutput(ClosedByWith):

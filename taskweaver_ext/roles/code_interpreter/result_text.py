@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from taskweaver_ext.ces.contract import ContractCheck
-from taskweaver_ext.ces.results import ExecutionArtifact, ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.execution.contract import ContractCheck
+from taskweaver_ext.ces.execution.results import ExecutionArtifact, ExecutionResult, ExecutionStatus
 from taskweaver_ext.text.terminal import fold
 from taskweaver_ext.text.truncation import shorten_middle
 

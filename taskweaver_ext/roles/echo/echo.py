@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskweaver_ext.conversation import Post
-from taskweaver_ext.roles.role import Memory, Role
+from taskweaver_ext.roles.base.role import Memory, Role
 
 
 class Echo(Role):

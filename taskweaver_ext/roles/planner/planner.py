@@ -8,20 +8,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from taskweaver_ext.config import ReplyForm
+from taskweaver_ext.config.settings import ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Post, RoleName, Round
 from taskweaver_ext.errors import ProtocolError
-from taskweaver_ext.event_emitter import PostEventProxy
+from taskweaver_ext.events.emitter import PostEventProxy
 from taskweaver_ext.llm.chat_model import Message
-from taskweaver_ext.roles.asking import ModelCaller, ModelReply, ReplyEnd
-from taskweaver_ext.roles.correction import (
+from taskweaver_ext.roles.base.asking import ModelCaller, ModelReply, ReplyEnd
+from taskweaver_ext.roles.base.correction import (
     UnusableReplyError,
     reject,
     rejected_messages,
     speaking,
 )
-from taskweaver_ext.roles.history import History
-from taskweaver_ext.roles.live_fields import LiveFields
+from taskweaver_ext.roles.base.history import History
+from taskweaver_ext.roles.base.live_fields import LiveFields
+from taskweaver_ext.roles.base.prompts import fill, load_examples, load_prompts, reply_schema
+from taskweaver_ext.roles.base.role import USER, Memory, Role, RoleContext, RoleEntry
 from taskweaver_ext.roles.planner.planner_reply import (
     ATTACHMENTS,
     FIELDS,
@@ -29,8 +31,6 @@ from taskweaver_ext.roles.planner.planner_reply import (
     PlannerReading,
     written,
 )
-from taskweaver_ext.roles.prompts import fill, load_examples, load_prompts, reply_schema
-from taskweaver_ext.roles.role import USER, Memory, Role, RoleContext, RoleEntry
 
 MAX_CORRECTIONS = 3
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from taskweaver_ext.config import ReplyForm
+from taskweaver_ext.config.settings import ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Post
-from taskweaver_ext.roles.live_fields import LiveFields
-from taskweaver_ext.roles.prompts import as_reply
-from taskweaver_ext.roles.reply_json import ReplyFieldStream, parse_reply
+from taskweaver_ext.roles.base.live_fields import LiveFields
+from taskweaver_ext.roles.base.prompts import as_reply
+from taskweaver_ext.roles.base.reply_json import ReplyFieldStream, parse_reply
 from taskweaver_ext.streaming.channels import ChannelEvent, ChannelParser
 
 ATTACHMENTS = {

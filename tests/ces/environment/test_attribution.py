@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.events import LateOutput
+from taskweaver_ext.ces.execution.events import LateOutput
 from tests.support.executions import LIMIT_SECONDS, run
 
 

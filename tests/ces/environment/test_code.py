@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.events import DisplayProduced, DisplayUpdated, OutputCleared
-from taskweaver_ext.ces.results import ExecutionStatus
+from taskweaver_ext.ces.execution.events import DisplayProduced, DisplayUpdated, OutputCleared
+from taskweaver_ext.ces.execution.results import ExecutionStatus
 from tests.support.executions import run
 
 

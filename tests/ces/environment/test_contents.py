@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.results import ExecutionStatus, KernelContents
+from taskweaver_ext.ces.execution.results import ExecutionStatus, KernelContents
 from tests.support.executions import LIMIT_SECONDS, run
 
 CODE = """

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.events import ExecutionEvent, StatusChanged
-from taskweaver_ext.ces.results import ExecutionStatus
+from taskweaver_ext.ces.execution.events import ExecutionEvent, StatusChanged
+from taskweaver_ext.ces.execution.results import ExecutionStatus
 from taskweaver_ext.errors import KernelDiedError
 from tests.support.executions import (
     DIE_ON_A_THREAD,

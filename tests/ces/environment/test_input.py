@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.events import ExecutionEvent, InputRequested, InputSettled
-from taskweaver_ext.ces.results import ExecutionStatus
+from taskweaver_ext.ces.execution.events import ExecutionEvent, InputRequested, InputSettled
+from taskweaver_ext.ces.execution.results import ExecutionStatus
 from tests.support.executions import DIE_ON_A_THREAD, LIMIT_SECONDS, run
 
 

@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.kernels.host import StartedKernel
-from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
-from taskweaver_ext.ces.sessions import kernel_keeper
-from taskweaver_ext.ces.sessions.kernel_keeper import KernelKeeper
+from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.kernels.client.host import StartedKernel
+from taskweaver_ext.ces.sessions import kernel_pool as kernel_keeper
+from taskweaver_ext.ces.sessions.kernel_pool import KernelKeeper
 from taskweaver_ext.errors import KernelStartError, SessionError
 from tests.support.executions import (
     LIMIT_SECONDS,

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.kernels.host import EnvMode
+from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.ces.sessions.session_info import SessionInfo
 from tests.support.executions import DIE_ON_A_THREAD, OpenEnvironment, kernel_pid, wait_until
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.events import ArtifactProduced, ExecutionEvent, LogRecorded
-from taskweaver_ext.ces.results import ExecutionStatus
+from taskweaver_ext.ces.execution.events import ArtifactProduced, ExecutionEvent, LogRecorded
+from taskweaver_ext.ces.execution.results import ExecutionStatus
 from taskweaver_ext.errors import PluginError
 from tests.support.executions import LIMIT_SECONDS, run
 

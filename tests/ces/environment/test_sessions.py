@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.results import ExecutionStatus
+from taskweaver_ext.ces.execution.results import ExecutionStatus
 from taskweaver_ext.errors import ConfigError, KernelStartError, SessionError
 from tests.support.executions import LIMIT_SECONDS, has_ended, kernel_pid, run, wait_until
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.sessions import equipment
+from taskweaver_ext.ces.sessions import kernel_setup as equipment
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
 from tests.support.executions import OpenEnvironment, run, wait_until
 

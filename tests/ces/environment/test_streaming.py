@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.kernels.host import EnvMode
-from taskweaver_ext.ces.results import ExecutionStatus
+from taskweaver_ext.ces.execution.results import ExecutionStatus
+from taskweaver_ext.ces.kernels.modes import EnvMode
 from tests.support.executions import (
     MemoryWatch,
     OpenEnvironment,

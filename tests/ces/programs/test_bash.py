@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from taskweaver_ext.ces.child_environment import child_environment
 from taskweaver_ext.ces.programs.bash import BashProcess, SentCommand
 from taskweaver_ext.ces.programs.local_site import LocalFolder, LocalSite
 from taskweaver_ext.ces.programs.process_output import ReadEnd
+from taskweaver_ext.machine.child_environment import child_environment
 from tests.support.executions import LIMIT_SECONDS, wait_until
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.ces.programs.process_output import OutputPipe, ReadEnd
-from taskweaver_ext.ces.results import StreamName
 from tests.support.executions import LIMIT_SECONDS
 
 SPLITS = st.lists(st.integers(min_value=1, max_value=7), min_size=1)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.registry import ExecutorRegistry
-from taskweaver_ext.ces.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.executors import ExecutorRegistry
 from taskweaver_ext.ces.sessions.kernel_session import TURN_SECONDS
 from taskweaver_ext.ces.sessions.turns import Purpose
 from taskweaver_ext.errors import KernelStartError, SessionError

@@ -1,0 +1,104 @@
+"""The files that executions make: where they are kept and which of them are believed.
+
+Messages that announce a file come from code that may lie. A path in them is
+followed beneath the folders of the session only, and through no symbolic link.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import mimetypes
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from taskweaver_ext.ces.execution.files_beneath import regular_file_beneath
+from taskweaver_ext.ces.execution.results import ExecutionArtifact, ExecutionId
+
+IMAGE_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif",
+                  "image/webp": ".webp", "image/svg+xml": ".svg"}  # fmt: skip
+
+_MAX_CONTENT_BYTES = 64 << 20
+_MAX_TEXT_CHARACTERS = 1000
+"""Of a name or a preview; the contents are in the file."""
+
+
+class ArtifactStore:
+    """Keep the artifacts of one session."""
+
+    def __init__(self, folder: Path, working_directory: Path) -> None:
+        self._folder = folder
+        self._working_directory = working_directory
+
+    def save_images(
+        self, execution_id: ExecutionId, number: int, bundle: Mapping[str, Any]
+    ) -> list[ExecutionArtifact]:
+        """Save the images of a display bundle as files."""
+        artifacts = []
+        for mime_type, suffix in IMAGE_SUFFIXES.items():
+            if not isinstance(value := bundle.get(mime_type), str):
+                continue
+            try:
+                content = value.encode() if suffix == ".svg" else base64.b64decode(value)
+            except binascii.Error:
+                continue
+            name = f"{execution_id}-{number}{suffix}"
+            artifacts.append(
+                ExecutionArtifact(
+                    name=name,
+                    type="svg" if suffix == ".svg" else "image",
+                    mime_type=mime_type,
+                    original_name=name,
+                    file_name=str(self._write(name, content)),
+                    preview=_short(bundle.get("text/plain")),
+                )
+            )
+        return artifacts
+
+    def accept(self, announcement: Mapping[str, Any]) -> ExecutionArtifact | None:
+        """Believe the announcement of a file if the file is one of the session's; else None."""
+        name = _short(announcement.get("original_name") or announcement.get("name") or "artifact")
+        if "content" in announcement:
+            path = self._keep_content(str(announcement.get("id", "artifact")), name, announcement)
+        else:
+            path = regular_file_beneath(self._working_directory, str(announcement.get("path", "")))
+        if path is None:
+            return None
+        return ExecutionArtifact(
+            name=_short(announcement.get("name")),
+            type=_short(announcement.get("type", "file")),
+            mime_type=mimetypes.guess_type(name)[0] or "",
+            original_name=name,
+            file_name=str(path),
+            preview=_short(announcement.get("preview")),
+        )
+
+    def _keep_content(
+        self, file_id: str, name: str, announcement: Mapping[str, Any]
+    ) -> Path | None:
+        try:
+            content = base64.b64decode(str(announcement["content"]), validate=True)
+        except binascii.Error:
+            return None
+        if len(content) > _MAX_CONTENT_BYTES:
+            return None
+        return self._write(f"{_plain(file_id)}_{_plain(name)}", content)
+
+    def _write(self, name: str, content: bytes) -> Path:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._folder / name
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with open(os.open(path, flags, 0o600), "wb") as file:
+            file.write(content)
+        return path
+
+
+def _short(text: object) -> str:
+    return "" if text is None else str(text)[:_MAX_TEXT_CHARACTERS]
+
+
+def _plain(name: str) -> str:
+    """A file name without anything that means something to a path."""
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in os.path.basename(name)) or "_"

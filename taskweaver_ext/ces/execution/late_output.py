@@ -1,0 +1,96 @@
+"""Output that comes after its execution has ended: recorded, then told to the session's handler.
+
+A thread or a background process may write long after the cell that started it.
+Such text never reaches the next execution; it is appended to files of its own
+and given to the handler on a thread of ours, in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from taskweaver_ext.ces.execution.events import LateOutput
+from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
+
+OnLateOutput: TypeAlias = Callable[[LateOutput], None]
+
+_MAX_WAITING = 256
+"""Pieces that may wait for a slow handler; beyond, they are in the files only."""
+
+_CLOSE_SECONDS = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class LateOutputs:
+    """Record and pass on the late output of one session.
+
+    Threads:
+        The reader calls `take`. The handler is called on a thread that is
+        started with the first piece; the queue is all they share.
+    """
+
+    def __init__(self, folder: Path, handler: OnLateOutput | None, max_bytes: int) -> None:
+        self._folder = folder
+        self._handler = handler
+        self._bytes_left = max_bytes
+        self._waiting: queue.Queue[LateOutput | None] = queue.Queue(_MAX_WAITING)
+        self._thread: threading.Thread | None = None
+        self._is_abandoned = False
+
+    def take(self, execution_id: ExecutionId, stream: StreamName, data: bytes) -> None:
+        """Record a piece and queue it for the handler."""
+        self._record(execution_id, stream, data)
+        if self._handler is None:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._call_handler, name="taskweaver-late-output", daemon=True
+            )
+            self._thread.start()
+        event = LateOutput(
+            execution_id=execution_id, stream=stream, text=data.decode("utf-8", "replace")
+        )
+        try:
+            self._waiting.put_nowait(event)
+        except queue.Full:
+            _log.warning("the handler of late output is too slow; see %s", self._folder)
+
+    def close(self) -> None:
+        """Let the handler finish what is queued and end its thread; inside its call, at once."""
+        if self._thread is None:
+            return
+        if self._thread is threading.current_thread():
+            self._is_abandoned = True
+            return
+        with contextlib.suppress(queue.Full):  # its handler does not return
+            self._waiting.put(None, timeout=_CLOSE_SECONDS)
+        self._thread.join(_CLOSE_SECONDS)
+
+    def _record(self, execution_id: ExecutionId, stream: StreamName, data: bytes) -> None:
+        if self._bytes_left < len(data):
+            return
+        self._bytes_left -= len(data)
+        path = self._folder / f"{execution_id}.late.{stream}"
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            with open(os.open(path, flags, 0o600), "ab") as file:
+                file.write(data)
+        except OSError as error:
+            _log.warning("late output of execution %s is not recorded: %s", execution_id, error)
+
+    def _call_handler(self) -> None:
+        assert self._handler is not None
+        while not self._is_abandoned and (event := self._waiting.get()) is not None:
+            try:
+                self._handler(event)
+            except Exception:  # noqa: BLE001 - a handler's failure is not ours
+                _log.exception("the handler of late output failed; it is called again")

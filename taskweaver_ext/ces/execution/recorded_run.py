@@ -1,0 +1,190 @@
+"""One run of a program, from its caller's side: a record, events, calls and a result.
+
+Whoever reads the program's output records it and queues it here, and never
+waits. The caller's functions are called on the caller's own thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from taskweaver_ext.ces.execution.delivery import Delivery, OutputText
+from taskweaver_ext.ces.execution.events import (
+    ExecutionEvent,
+    ExecutionFinished,
+    OutputProduced,
+    StatusChanged,
+)
+from taskweaver_ext.ces.execution.notices import HostNotice
+from taskweaver_ext.ces.execution.output_sink import OutputSink
+from taskweaver_ext.ces.execution.results import (
+    ExecutionId,
+    ExecutionResult,
+    ExecutionStatus,
+    Notice,
+    StreamName,
+)
+
+OnOutput: TypeAlias = Callable[[StreamName, str], None]
+OnEvent: TypeAlias = Callable[[ExecutionEvent], None]
+
+CATCH_UP_SECONDS = 5.0
+"""How long a slow callback is waited for after the program's end."""
+CANCELLED_CATCH_UP_SECONDS = 0.05
+"""Whoever interrupts wants it to be over, not to watch the rest."""
+
+_MAX_NOTICES = 100
+_MORE_NOTICES = Notice(kind="host", message="More happened than can be told here.")
+
+_log = logging.getLogger(__name__)
+
+
+class RecordedRun:
+    """What is known of a run while it lasts, and its result afterwards.
+
+    Threads:
+        `take_output`, `say`, `add_notice` and `end` belong to the thread that
+        reads the output; `deliver` to the caller's. The delivery is all they
+        share until it is finished; then only the caller touches the result.
+    """
+
+    def __init__(
+        self,
+        execution_id: ExecutionId,
+        code: str,
+        sink: OutputSink,
+        *,
+        on_output: OnOutput | None = None,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        self.id = execution_id
+        self.result = ExecutionResult(execution_id=execution_id, code=code)
+        self._sink = sink
+        self._on_output = on_output
+        self._on_event = on_event
+        self._delivers_output = on_output is not None or on_event is not None
+        self._delivery = Delivery(sink)
+        self._started_at = time.monotonic()
+        self._ended_at = self._started_at
+        self._failed_callbacks: list[Callable[..., None]] = []
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the result is complete, but for what the caller's thread adds."""
+        return self._delivery.is_finished
+
+    @property
+    def has_too_much_output(self) -> bool:
+        """Whether the program is to be stopped for what it wrote."""
+        return self._sink.limit_reached
+
+    def say(self, event: ExecutionEvent, characters: int = 0) -> None:
+        """Queue an event for the caller, with how many characters it holds if those may be many."""
+        self._delivery.put(event, characters)
+
+    def add_notice(self, notice: Notice) -> None:
+        """Add something the caller should know, once; what code causes without end, not all."""
+        notices = self.result.notices
+        if notice.kind == "host" and len(notices) >= _MAX_NOTICES:
+            notice = _MORE_NOTICES
+        if notice not in notices:
+            notices.append(notice)
+
+    def take_notice(self, notice: HostNotice) -> None:
+        """Tell the caller what happens to the place the code runs in."""
+        if notice.status == "output_lost":
+            self.add_notice(Notice(kind="output_lost", message=notice.message))
+            return
+        self.say(StatusChanged(execution_id=self.id, status=notice.status, detail=notice.message))
+        kind: Literal["limit", "host"] = "limit" if notice.status == "limit" else "host"
+        self.add_notice(Notice(kind=kind, message=notice.message))
+
+    def take_output(self, stream: StreamName, data: bytes) -> None:
+        """Record output, then queue it for the caller."""
+        if self._sink.limit_reached:
+            return
+        offset = self._sink.write(stream, data)
+        if self._delivers_output:
+            self._delivery.put_output(stream, data, offset)
+
+    def end(self, status: ExecutionStatus, error: str | None = None) -> None:
+        """Complete the result; only the first call counts."""
+        if self.is_finished:
+            return
+        self._ended_at = time.monotonic()
+        self.result.status = status
+        self.result.error = error
+        self.result.duration_seconds = self._ended_at - self._started_at
+        self._delivery.finish()
+
+    def deliver(self) -> ExecutionResult:
+        """Call out for everything that happens, until the end; then give the result.
+
+        A callback that raises is logged once and called again.
+        """
+        while not self._delivery.is_drained:
+            delivered = self._delivery.take(None)
+            if isinstance(delivered, OutputText):
+                self._call_with_text(delivered)
+            elif delivered is not None:
+                self._before_event(delivered)
+                self._call(self._on_event, delivered)
+            if self.is_finished and time.monotonic() > self._ended_at + self._catch_up_seconds:
+                self._skip_the_rest()
+                break
+        self._delivery.close()
+        self._call(self._on_event, self._finished_event())
+        record = self._sink.finish()
+        self.result.stdout, self.result.stderr = record.stdout, record.stderr
+        self.result.full_output_paths = record.full_output_paths
+        self.result.notices += record.notices
+        return self.result
+
+    def _before_event(self, event: ExecutionEvent) -> None:
+        """What else is to be done on the caller's thread when an event is its turn."""
+
+    def abandon(self) -> None:
+        """Let go of the record without calling out: the caller's own thread was interrupted."""
+        self._delivery.close()
+        self._sink.close()
+
+    def _finished_event(self) -> ExecutionFinished:
+        result = self.result
+        return ExecutionFinished(
+            execution_id=self.id, status=result.status, error=result.error or ""
+        )
+
+    @property
+    def _catch_up_seconds(self) -> float:
+        is_cancelled = self.result.status is ExecutionStatus.CANCELLED
+        return CANCELLED_CATCH_UP_SECONDS if is_cancelled else CATCH_UP_SECONDS
+
+    def _skip_the_rest(self) -> None:
+        if skipped := self._delivery.waiting_bytes:
+            self.add_notice(
+                Notice(
+                    kind="display_skipped",
+                    message=f"on_output was too slow: {skipped:,} bytes were recorded but not"
+                    f" shown within {self._catch_up_seconds:g} s of the end.",
+                )
+            )
+
+    def _call_with_text(self, output: OutputText) -> None:
+        if self._on_output is not None:
+            self._call(self._on_output, output.stream, output.text)
+        if self._on_event is not None:
+            event = OutputProduced(execution_id=self.id, stream=output.stream, text=output.text)
+            self._call(self._on_event, event)
+
+    def _call(self, callback: Callable[..., None] | None, *args: object) -> None:
+        if callback is None:
+            return
+        try:
+            callback(*args)
+        except Exception:  # noqa: BLE001 - whatever a caller's function raises, the run goes on
+            if callback not in self._failed_callbacks:
+                self._failed_callbacks.append(callback)
+                _log.exception("a callback of execution %s failed; the execution goes on", self.id)

@@ -1,0 +1,281 @@
+"""One execution, from the client's side: what comes in becomes a record, events and a result.
+
+The reader calls everything here but `deliver`, which runs on the thread of
+whoever asked for the execution and is the only place that calls out.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from taskweaver_ext.ces.execution.artifacts import ArtifactStore
+from taskweaver_ext.ces.execution.events import (
+    ArtifactProduced,
+    DisplayProduced,
+    DisplayUpdated,
+    ExecutionEvent,
+    InputRequested,
+    LogRecorded,
+    OutputCleared,
+    StatusReported,
+)
+from taskweaver_ext.ces.execution.output_sink import OutputSink
+from taskweaver_ext.ces.execution.recorded_run import OnEvent, OnOutput, RecordedRun
+from taskweaver_ext.ces.execution.results import (
+    Display,
+    ExecutionArtifact,
+    ExecutionId,
+    ExecutionStatus,
+    KernelDeath,
+    Notice,
+    Usage,
+)
+from taskweaver_ext.ces.inside.kernel.plugin_api import ARTIFACT_MIME, LOG_MIME, STATUS_MIME
+from taskweaver_ext.text.terminal import strip_terminal
+from taskweaver_ext.text.truncation import shorten_middle
+
+OnInput: TypeAlias = Callable[[str, bool], str]
+
+_MAX_DISPLAY_CHARACTERS = 32 << 20
+_MAX_TEXT_CHARACTERS = 1 << 20
+_MAX_LOG_RECORDS = 10_000
+_MAX_LOG_CHARACTERS = 32 << 20
+_MAX_ARTIFACTS = 10_000
+_MAX_PATH_CHARACTERS = 500
+
+END_OF_INPUT = "\x04"
+"""An answer that makes `input()` raise EOFError in the kernel."""
+
+_log = logging.getLogger(__name__)
+
+
+class Execution(RecordedRun):
+    """What is known of an execution while it runs, and its result afterwards.
+
+    Threads:
+        As `RecordedRun`: the reader's thread calls the methods, `deliver`
+        runs on the caller's.
+    """
+
+    def __init__(
+        self,
+        execution_id: ExecutionId,
+        code: str,
+        *,
+        sink: OutputSink,
+        artifacts: ArtifactStore,
+        metadata: Mapping[str, Any],
+        on_output: OnOutput | None = None,
+        on_event: OnEvent | None = None,
+        on_input: OnInput | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        super().__init__(execution_id, code, sink, on_output=on_output, on_event=on_event)
+        self.code = code
+        self.metadata = {"execution_id": execution_id, **metadata}
+        self.timeout = timeout
+        self.allow_stdin = on_input is not None
+        self.answer: Callable[[int, str], None] = lambda _question, _text: None
+        """Where the answer to a question of the code goes; set by who starts the execution."""
+        self._artifacts = artifacts
+        self._on_input = on_input
+        self._display_characters = 0
+        self._log_characters = 0
+        self._artifact_count = 0
+        self._traceback = ""
+
+    def take_message(self, message_type: str, content: dict[str, Any]) -> None:
+        """Take what the code published."""
+        if message_type in ("display_data", "execute_result"):
+            self._take_display(content, is_result=message_type == "execute_result")
+        elif message_type == "update_display_data":
+            self._update_display(content)
+        elif message_type == "clear_output":
+            self.say(OutputCleared(execution_id=self.id, wait=bool(content.get("wait"))))
+        elif message_type == "error":
+            self._traceback = strip_terminal("\n".join(content.get("traceback", ())))
+        elif message_type == "stream" and content.get("name") in ("stdout", "stderr"):
+            self.take_output(content["name"], content["text"].encode("utf-8", "backslashreplace"))
+
+    def _take_display(self, content: dict[str, Any], *, is_result: bool) -> None:
+        if self.has_too_much_output:
+            return
+        bundle = content.get("data", {})
+        if LOG_MIME in bundle:
+            self._take_log(bundle[LOG_MIME])
+        elif ARTIFACT_MIME in bundle:
+            self._take_artifact(bundle[ARTIFACT_MIME])
+        elif STATUS_MIME in bundle:
+            report = bundle[STATUS_MIME]
+            event = StatusReported(execution_id=self.id, report=report)
+            self.say(event, _characters_in(report))
+        else:
+            self._keep_display(content, bundle, is_result=is_result)
+
+    def _keep_display(
+        self, content: dict[str, Any], bundle: dict[str, Any], *, is_result: bool
+    ) -> None:
+        display = Display(
+            bundle=bundle,
+            metadata=content.get("metadata", {}),
+            display_id=content.get("transient", {}).get("display_id"),
+            is_result=is_result,
+        )
+        if is_result:
+            self.result.output = self._bounded(str(bundle.get("text/plain", "")))
+        number = self._artifact_count + 1
+        for artifact in self._artifacts.save_images(self.id, number, bundle):
+            self._sink.count(len(bundle[artifact.mime_type]))
+            self._add_artifact(artifact)
+        characters = _characters_in(bundle)
+        self._display_characters += characters
+        if self._display_characters <= _MAX_DISPLAY_CHARACTERS:
+            self.result.displays.append(display)
+        else:
+            self._note_once(
+                "More was displayed than a result holds; the rest was shown but is not in"
+                " result.displays (images are saved as artifacts)."
+            )
+        self.say(
+            DisplayProduced(
+                execution_id=self.id,
+                bundle=bundle,
+                metadata=display.metadata,
+                display_id=display.display_id,
+                is_result=is_result,
+            ),
+            characters,
+        )
+
+    def _update_display(self, content: dict[str, Any]) -> None:
+        display_id = str(content.get("transient", {}).get("display_id", ""))
+        bundle, metadata = content.get("data", {}), content.get("metadata", {})
+        for display in self.result.displays:
+            if display.display_id == display_id:
+                display.bundle, display.metadata = bundle, metadata
+        self.say(
+            DisplayUpdated(
+                execution_id=self.id, display_id=display_id, bundle=bundle, metadata=metadata
+            ),
+            _characters_in(bundle),
+        )
+
+    def _take_log(self, record: dict[str, Any]) -> None:
+        level, tag, message = (str(record.get(key, "")) for key in ("level", "tag", "message"))
+        count, self._log_characters = len(self.result.log), self._log_characters + len(message)
+        if count < _MAX_LOG_RECORDS and self._log_characters <= _MAX_LOG_CHARACTERS:
+            self.result.log.append((level, tag, message))
+        else:
+            self._note_once(
+                f"Only the first {count:,} log records are in result.log; all were shown."
+            )
+        event = LogRecorded(execution_id=self.id, level=level, tag=tag, message=message)
+        self.say(event, len(message))
+
+    def _take_artifact(self, announcement: dict[str, Any]) -> None:
+        artifact = self._artifacts.accept(announcement)
+        if artifact is None:
+            path = str(announcement.get("path", announcement.get("name")))[:_MAX_PATH_CHARACTERS]
+            self.add_notice(
+                Notice(
+                    kind="host",
+                    message=f"An artifact was announced at {path!r}, which is not a file in the"
+                    " session's working directory; it is left out.",
+                )
+            )
+            return
+        self._sink.count(len(str(announcement.get("content", ""))))
+        self._add_artifact(artifact)
+
+    def _add_artifact(self, artifact: ExecutionArtifact) -> None:
+        self._artifact_count += 1
+        if self._artifact_count <= _MAX_ARTIFACTS:
+            self.result.artifact.append(artifact)
+        else:
+            self._note_once(
+                f"Only the first {_MAX_ARTIFACTS:,} artifacts are in result.artifact;"
+                " all were shown."
+            )
+        self.say(ArtifactProduced(execution_id=self.id, artifact=artifact))
+
+    def _bounded(self, text: str) -> str:
+        """A text of the result; one that is too long loses its middle, which is noted."""
+        shortened = shorten_middle(text, _MAX_TEXT_CHARACTERS)
+        if shortened.is_shortened:
+            self._note_once("A value or an error was too long for the result and was shortened.")
+        return shortened.text
+
+    def _note_once(self, message: str) -> None:
+        notice = Notice(kind="truncated", message=message)
+        if notice not in self.result.notices:
+            self.add_notice(notice)
+
+    def end_with_reply(self, reply: dict[str, Any]) -> None:
+        """The code ran to its end, or raised."""
+        result = self.result
+        result.exit_code = reply.get("exit_code")
+        usage = reply.get("usage", {})
+        result.usage = Usage(
+            peak_memory_bytes=usage.get("peak_memory_bytes"), cpu_seconds=usage.get("cpu_seconds")
+        )
+        if reply.get("status") == "ok" or result.exit_code == 0:
+            if self._traceback:  # of something that failed beside the code, such as a callback
+                self.take_output("stderr", f"{self._traceback}\n".encode())
+            self.end(ExecutionStatus.SUCCESS, None)
+        elif result.exit_code is not None:
+            self.end(ExecutionStatus.ERROR, f"SystemExit: {reply.get('evalue', '')}")
+        else:
+            traceback = self._bounded(self._traceback) or strip_terminal(
+                "\n".join(reply.get("traceback", ()))
+            )
+            named = f"{reply.get('ename', 'unknown error')}: {reply.get('evalue', '')}"
+            self.end(ExecutionStatus.ERROR, traceback or named.removesuffix(": "))
+
+    def end_with_death(self, death: KernelDeath, status: ExecutionStatus, error: str) -> None:
+        """The kernel is gone, and the variables with it."""
+        self.result.death = death
+        self.result.variables_survived = False
+        self.end(status, error)
+
+    def wait_until_finished(self, seconds: float) -> bool:
+        """Wait without calling out; used when the caller's own thread was interrupted."""
+        deadline = time.monotonic() + seconds
+        while not self._delivery.is_drained and time.monotonic() < deadline:
+            self._delivery.take(max(0.0, deadline - time.monotonic()))
+        return self.is_finished
+
+    def _before_event(self, event: ExecutionEvent) -> None:
+        if isinstance(event, InputRequested):
+            self._ask(event)
+
+    def _ask(self, question: InputRequested) -> None:
+        """Ask on a thread of its own: the question may become void while somebody thinks."""
+        on_input = self._on_input
+        if on_input is None:
+            return
+
+        def ask() -> None:
+            text: object = END_OF_INPUT
+            try:
+                text = on_input(question.prompt, question.password)
+                if not isinstance(text, str):
+                    raise TypeError(f"on_input gave {text!r}, not a text")
+            except BaseException:  # noqa: BLE001 - the code sees the end of its input
+                _log.exception("on_input of execution %s failed; the code gets EOFError", self.id)
+                text = END_OF_INPUT
+            self.answer(question.number, str(text))
+
+        threading.Thread(target=ask, name="taskweaver-input", daemon=True).start()
+
+
+def _characters_in(value: object) -> int:
+    """How much text is in a display, at whatever depth."""
+    if isinstance(value, dict):
+        return sum(map(_characters_in, value.values()))
+    if isinstance(value, list):
+        return sum(map(_characters_in, value))
+    return len(value) if isinstance(value, str) else 8

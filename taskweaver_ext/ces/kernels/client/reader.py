@@ -1,0 +1,377 @@
+"""The one thread that owns a kernel's connection, for as long as the kernel lives."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal, TypeAlias, assert_never
+
+from taskweaver_ext.ces.execution.events import InputRequested, InputSettled, StatusChanged
+from taskweaver_ext.ces.execution.notices import HostNotice
+from taskweaver_ext.ces.execution.results import (
+    ExecutionId,
+    ExecutionStatus,
+    KernelDeath,
+    Notice,
+    StreamName,
+)
+from taskweaver_ext.ces.kernels.client.execution import Execution
+from taskweaver_ext.ces.kernels.client.host import (
+    ExecuteRequest,
+    ExecutionEnded,
+    InputWanted,
+    KernelConnection,
+    KernelGone,
+    KernelHost,
+    MessageReceived,
+    OutputReceived,
+    Received,
+)
+from taskweaver_ext.errors import ProtocolError
+
+GRACE_SECONDS = 2.0
+"""How long interrupted code may take to end before its kernel is killed."""
+
+SHUTDOWN_SECONDS = 1.0
+"""How long an idle kernel may take to end by itself: exit handlers run, files are flushed."""
+
+START_SECONDS = 1.0
+"""How long an interrupt waits for the word that the code has started."""
+
+_REMEMBERED_EXECUTIONS = 10_000
+
+OnLateOutput: TypeAlias = Callable[[ExecutionId, StreamName, bytes], None]
+StopReason: TypeAlias = Literal["timeout", "cancelled", "output_limit", "stopped"]
+
+_log = logging.getLogger(__name__)
+_NEVER = float("inf")
+
+
+class KernelReader:
+    """Run executions one after another and take in all that the kernel says.
+
+    Spills first and never calls out: whatever the caller's callbacks do, the
+    kernel's output keeps flowing into the record.
+
+    Threads:
+        The reader owns `_connection` and the fields of the running execution.
+        `submit`, `interrupt`, `answer` and `stop` are safe from any thread:
+        they only queue a step and wake the reader. `_lock` guards
+        `_has_ended`, so that no step is queued for a reader that is gone.
+    """
+
+    def __init__(
+        self,
+        host: KernelHost,
+        connection: KernelConnection,
+        on_late_output: OnLateOutput,
+        name: str,
+    ) -> None:
+        self._host = host
+        self._connection = connection
+        self._on_late_output = on_late_output
+        self._lock = threading.Lock()
+        self._has_ended = False
+        self._steps: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._execution_ids: dict[int, ExecutionId] = {}
+        self._ordinal = 0
+        self._running: Execution | None = None
+        self._stop_reason: StopReason | None = None
+        self._interrupt_at = _NEVER
+        self._kill_at = _NEVER
+        self._has_killed = False
+        self._asked_at: float | None = None
+        self._question = 0
+        self._has_started = False
+        self._started_by = _NEVER
+        self._interrupts_when_started = False
+        self._stop_at = _NEVER
+        self.death: KernelDeath | None = None
+        """How the kernel died; set before the running execution ends."""
+        self._thread = threading.Thread(
+            target=self._run, name=f"taskweaver-reader-{name}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to read; the connection is closed should that fail, and when the reader ends."""
+        try:
+            self._thread.start()
+        except RuntimeError:  # the machine has no thread left for it
+            self._connection.close()
+            raise
+
+    def submit(self, execution: Execution) -> None:
+        """Start an execution; the one before it must have ended."""
+        if not self._post(lambda: self._start(execution)):
+            self._end_unheard(execution)
+
+    def interrupt(self, execution: Execution, kill_after: float | None = None) -> None:
+        """Interrupt an execution if it still runs; kill its kernel if that does not help."""
+        self._post(lambda: self._interrupt(execution, kill_after))
+
+    def answer(self, execution: Execution, question: int, text: str) -> None:
+        """Answer an execution's question, if it still waits for this one."""
+        self._post(lambda: self._answer(execution, question, text))
+
+    def stop(self) -> None:
+        """End the kernel and the thread and wait for both; a running execution is cancelled."""
+        self._post(self._shut_down)
+        self._thread.join()
+
+    def _post(self, step: Callable[[], None]) -> bool:
+        """Queue a step for the reader; False when it has ended."""
+        with self._lock:
+            if self._has_ended:
+                return False
+            self._steps.put(step)
+        self._connection.wake()
+        return True
+
+    def _run(self) -> None:
+        """Read until the kernel is gone or the reader is stopped."""
+        try:
+            while self.death is None and time.monotonic() < self._stop_at:
+                for received in self._connection.receive(self._seconds_to_next_deadline()):
+                    self._take(received)
+                while not self._steps.empty():
+                    self._steps.get()()
+                self._keep_deadlines()
+        except ProtocolError as error:  # code may write to the line what it likes
+            self._host.kill()
+            what = str(error).removesuffix(".")
+            self._kernel_is_gone(f"killed, because nonsense came from it: {what}")
+        except Exception:  # noqa: BLE001 - whatever broke, the execution must end
+            _log.exception("the reader of a kernel failed; the kernel is killed")
+            self._host.kill()
+            self._kernel_is_gone()
+        finally:
+            self._end_what_is_left()
+            self._connection.close()
+
+    def _start(self, execution: Execution) -> None:
+        if self._has_ended or self.death is not None:
+            self._end_unheard(execution)
+            return
+        self._ordinal += 1
+        self._execution_ids[self._ordinal] = execution.id
+        self._execution_ids.pop(self._ordinal - _REMEMBERED_EXECUTIONS, None)
+        self._running = execution
+        self._stop_reason = None
+        self._kill_at = _NEVER
+        self._asked_at = None
+        self._has_started = self._interrupts_when_started = False
+        self._started_by = time.monotonic() + START_SECONDS
+        timeout = execution.timeout
+        self._interrupt_at = _NEVER if timeout is None else time.monotonic() + timeout
+        execution.say(StatusChanged(execution_id=execution.id, status="running"))
+        self._connection.execute(
+            ExecuteRequest(
+                ordinal=self._ordinal,
+                code=execution.code,
+                allow_stdin=execution.allow_stdin,
+                metadata=execution.metadata,
+            )
+        )
+
+    def _take(self, received: Received) -> None:
+        match received:
+            case OutputReceived():
+                self._take_output(received)
+            case MessageReceived():
+                self._take_message(received)
+            case ExecutionEnded():
+                if execution := self._running_as(received.ordinal):
+                    self._take_end(execution, received)
+            case InputWanted():
+                self._ask(received)
+            case HostNotice():
+                self._take_notice(received)
+            case KernelGone():
+                self._kernel_is_gone()
+            case _:
+                assert_never(received)
+
+    def _take_message(self, message: MessageReceived) -> None:
+        execution = self._running_as(message.ordinal)
+        if execution is None:
+            return
+        if message.message_type == "started":
+            self._code_has_started()
+            return
+        try:
+            execution.take_message(message.message_type, message.content)
+        except (AttributeError, KeyError, TypeError, ValueError, OSError) as error:
+            # It comes from code, which may say anything; a disk may be full.
+            text = f"A message of the code ({message.message_type}) was left out: {error}."
+            execution.add_notice(Notice(kind="host", message=text))
+
+    def _running_as(self, ordinal: int) -> Execution | None:
+        return self._running if ordinal == self._ordinal else None
+
+    def _take_output(self, received: OutputReceived) -> None:
+        execution = self._running_as(received.ordinal)
+        if execution is not None:
+            execution.take_output(received.stream, received.data)
+        elif execution_id := self._execution_ids.get(received.ordinal):
+            self._on_late_output(execution_id, received.stream, received.data)
+
+    def _take_end(self, execution: Execution, ended: ExecutionEnded) -> None:
+        if self._has_killed:  # just as it ended: its variables are gone all the same
+            self._kernel_is_gone()
+            return
+        if execution.has_too_much_output and self._stop_reason is None:
+            self._stop_reason = "output_limit"
+        was_too_late = self._stop_reason == "cancelled" and ended.reply.get("status") == "ok"
+        if self._stop_reason is None or was_too_late:
+            execution.end_with_reply(ended.reply)
+            self._forget_running()
+        else:
+            self._end(*self._how_it_was_stopped(execution))
+
+    def _take_notice(self, notice: HostNotice) -> None:
+        if self._running is not None:
+            self._running.take_notice(notice)
+
+    def _ask(self, question: InputWanted) -> None:
+        if self._running is not None:
+            self._asked_at = time.monotonic()
+            self._question += 1
+            self._running.say(
+                InputRequested(
+                    execution_id=self._running.id,
+                    number=self._question,
+                    prompt=question.prompt,
+                    password=question.password,
+                )
+            )
+
+    def _answer(self, execution: Execution, question: int, text: str) -> None:
+        is_open = self._asked_at is not None and question == self._question
+        if execution is self._running and is_open and self._asked_at is not None:
+            self._interrupt_at += time.monotonic() - self._asked_at  # the clock stood still
+            self._settle_question("answered")
+            self._connection.answer(text)
+
+    def _settle_question(self, outcome: Literal["answered", "cancelled"]) -> None:
+        if self._asked_at is not None and self._running is not None:
+            self._asked_at = None
+            self._running.say(InputSettled(execution_id=self._running.id, outcome=outcome))
+
+    def _interrupt(self, execution: Execution, kill_after: float | None) -> None:
+        if execution is self._running:
+            self._stop_running(self._stop_reason or "cancelled", kill_after)
+
+    def _stop_running(self, reason: StopReason, kill_after: float | None) -> None:
+        assert self._running is not None
+        self._stop_reason = reason
+        if reason == "timeout":
+            self._interrupt_at = _NEVER
+        if kill_after is not None:
+            self._kill_at = min(self._kill_at, time.monotonic() + kill_after)
+        self._settle_question("cancelled")
+        self._running.say(StatusChanged(execution_id=self._running.id, status="interrupting"))
+        if self._has_started or time.monotonic() > self._started_by:
+            self._host.interrupt()
+        else:
+            self._interrupts_when_started = True
+
+    def _code_has_started(self) -> None:
+        """From here on an interrupt takes effect; one that came too early is made good."""
+        self._has_started = True
+        if self._interrupts_when_started:
+            self._interrupts_when_started = False
+            self._host.interrupt()
+
+    def _seconds_to_next_deadline(self) -> float | None:
+        deadline = min(self._kill_at, self._stop_at)
+        if self._interrupts_when_started:
+            deadline = min(deadline, self._started_by)
+        if self._asked_at is None:
+            deadline = min(deadline, self._interrupt_at)
+        return None if deadline == _NEVER else max(0.0, deadline - time.monotonic())
+
+    def _keep_deadlines(self) -> None:
+        if self._running is None:
+            return
+        now = time.monotonic()
+        if self._running.has_too_much_output and self._stop_reason is None:
+            self._stop_running("output_limit", GRACE_SECONDS)
+        if now >= self._interrupt_at and self._asked_at is None:
+            self._stop_running("timeout", GRACE_SECONDS)
+        if self._interrupts_when_started and now >= self._started_by:
+            self._code_has_started()  # it cannot tell, and has had time enough
+        if now >= self._kill_at:
+            self._kill_at = _NEVER
+            self._has_killed = True
+            self._running.say(StatusChanged(execution_id=self._running.id, status="killing"))
+            self._host.kill()
+
+    def _kernel_is_gone(self, reason: str = "") -> None:
+        death = self._host.death() or KernelDeath(
+            cause="unknown", detail="the connection to the kernel broke"
+        )
+        self.death = replace(death, detail=reason) if reason else death
+        if self._running is None:
+            return
+        if self._stop_reason == "stopped":
+            status, why = self._how_it_was_stopped(self._running)
+        elif self._stop_reason is None:
+            status, why = ExecutionStatus.DIED, f"The kernel died: {self.death.detail}."
+        else:
+            status, why = self._how_it_was_stopped(self._running)
+            why += " The code did not end when it was interrupted, so its kernel was killed."
+        self._settle_question("cancelled")
+        self._running.end_with_death(
+            self.death, status, f"{why} Its variables are lost; the next execution starts afresh."
+        )
+        self._forget_running()
+
+    def _how_it_was_stopped(self, execution: Execution) -> tuple[ExecutionStatus, str]:
+        if self._stop_reason == "timeout":
+            return ExecutionStatus.TIMEOUT, f"The code was stopped after {execution.timeout:g} s."
+        if self._stop_reason == "output_limit":
+            return ExecutionStatus.ERROR, (
+                "The code was stopped because it wrote more than the limit (OUTPUT_LIMIT)."
+            )
+        if self._stop_reason == "stopped":
+            return ExecutionStatus.CANCELLED, "The session was stopped while the code ran."
+        return ExecutionStatus.CANCELLED, "The code was interrupted."
+
+    def _end(self, status: ExecutionStatus, error: str) -> None:
+        assert self._running is not None
+        self._settle_question("cancelled")
+        self._running.end(status, error)
+        self._forget_running()
+
+    def _end_what_is_left(self) -> None:
+        """End every execution that the reader still knows of; no more are accepted."""
+        with self._lock:
+            self._has_ended = True
+        while not self._steps.empty():
+            self._steps.get()()
+        if self._running is not None:
+            self._end(*self._how_it_was_stopped(self._running))
+
+    def _end_unheard(self, execution: Execution) -> None:
+        """The kernel was gone before the code could start."""
+        death = self.death or KernelDeath(cause="unknown", detail="it was stopped")
+        error = f"The kernel was gone before the code could run: {death.detail}."
+        execution.end_with_death(death, ExecutionStatus.DIED, error)
+
+    def _forget_running(self) -> None:
+        self._running = None
+        self._stop_reason = None
+        self._interrupt_at = self._kill_at = _NEVER
+        self._asked_at = None
+
+    def _shut_down(self) -> None:
+        self._stop_at = time.monotonic() + SHUTDOWN_SECONDS
+        if self._running is None:
+            self._connection.request_shutdown()
+        else:
+            self._stop_reason = "stopped"
+            self._host.kill()

@@ -1,0 +1,115 @@
+"""For those who look for a fault: every message to and from kernels, every stage of a start.
+
+Both are asked for by environment variables (`config.py` reads them) and go to this module's
+logger. Who does not ask pays nothing: connections are wrapped only then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+
+from taskweaver_ext.ces.kernels.client.host import (
+    ExecuteRequest,
+    KernelConnection,
+    Received,
+    StartedKernel,
+)
+from taskweaver_ext.config import variables
+
+LOGGER_NAME = __name__
+
+_MAX_CHARACTERS = 1000
+
+_log = logging.getLogger(LOGGER_NAME)
+
+
+def traced_if_wanted(kernel: StartedKernel, name: str) -> StartedKernel:
+    """The kernel, with a connection that logs what goes through it if that is asked for."""
+    if not variables.traces_messages():
+        return kernel
+    return replace(kernel, connection=TracedConnection(kernel.connection, name))
+
+
+class TracedConnection:
+    """A `KernelConnection` that logs what passes through another one."""
+
+    def __init__(self, connection: KernelConnection, name: str) -> None:
+        self._connection = connection
+        self._name = name
+
+    def execute(self, request: ExecuteRequest) -> None:
+        """Log and send a request."""
+        self._say(">", repr(request))
+        self._connection.execute(request)
+
+    def answer(self, text: str) -> None:
+        """Send an answer; what it says may be a password."""
+        self._say(">", f"answer of {len(text)} characters")
+        self._connection.answer(text)
+
+    def request_shutdown(self) -> None:
+        """Log and ask the kernel to end."""
+        self._say(">", "shutdown request")
+        self._connection.request_shutdown()
+
+    def receive(self, timeout: float | None) -> Iterator[Received]:
+        """Log what is received before it is given."""
+        for received in self._connection.receive(timeout):
+            self._say("<", repr(received))
+            yield received
+
+    def wake(self) -> None:
+        """Make `receive` return."""
+        self._connection.wake()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._connection.close()
+
+    def _say(self, direction: str, text: str) -> None:
+        if len(text) > _MAX_CHARACTERS:
+            text = f"{text[:_MAX_CHARACTERS]}... ({len(text):,} characters)"
+        _log.info("kernel %s %s %s", self._name, direction, text)
+
+
+@dataclass(slots=True)
+class _Clock:
+    """When a start began, and when its last stage was reached."""
+
+    name: str
+    began_at: float
+    last_at: float
+
+
+_clock: ContextVar[_Clock | None] = ContextVar("startup_clock", default=None)
+
+
+@contextlib.contextmanager
+def startup_stages(name: str) -> Iterator[None]:
+    """Log the stages that are reached within the block, if that is asked for."""
+    if not variables.debugs_startup():
+        yield
+        return
+    now = time.monotonic()
+    token = _clock.set(_Clock(name, now, now))
+    try:
+        yield
+        reached("done")
+    finally:
+        _clock.reset(token)
+
+
+def reached(stage: str) -> None:
+    """A start has come so far; called on the thread that starts the kernel."""
+    clock = _clock.get()
+    if clock is None:
+        return
+    now = time.monotonic()
+    total, step = (now - clock.began_at) * 1000, (now - clock.last_at) * 1000
+    clock.last_at = now
+    _log.info("start of kernel %s: %s after %.1f ms (+%.1f ms)", clock.name, stage, total, step)

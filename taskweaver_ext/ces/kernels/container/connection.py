@@ -1,0 +1,289 @@
+"""The line to a kernel in a container: sockets in a shared folder, or published ports.
+
+In a shared folder we listen and the kernel connects, so that the folder can
+be read-only to it. Published ports are the other way round: the kernel
+listens, and whoever connects proves to know the key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import zmq
+
+from taskweaver_ext.ces.execution.notices import HostNotice
+from taskweaver_ext.ces.inside.kernel.plugin_api import ARTIFACT_MIME
+from taskweaver_ext.ces.inside.kernel.wire import CHALLENGE_BYTES, proof, receive_exactly
+from taskweaver_ext.ces.kernels.client.host import (
+    ExecuteRequest,
+    ExecutionEnded,
+    KernelGone,
+    MessageReceived,
+    Received,
+)
+from taskweaver_ext.ces.kernels.client.wire import (
+    CONTROL_PORT,
+    HEARTBEAT_PORT,
+    IOPUB_PORT,
+    SHELL_PORT,
+    STDIN_PORT,
+    Waker,
+    WireConnection,
+    WireListener,
+)
+from taskweaver_ext.ces.kernels.container.description import (
+    CHANNEL_PORTS,
+    INSIDE_FOLDER,
+    WIRE_PORT,
+)
+
+LimitsMet = Callable[[Mapping[str, Any]], list[str]]
+"""Given how an execution ended, says which limits it met."""
+
+_RETRY_SECONDS = 0.02
+
+
+class KernelLine(Protocol):
+    """How one kernel is reached; made before its container, closed after it."""
+
+    def kernel_settings(self) -> dict[str, Any]:
+        """What the kernel must know of it."""
+
+    def connection_file(self) -> dict[str, Any]:
+        """Where Jupyter's channels are, as the kernel sees it."""
+
+    def open_wire(self, published: Mapping[int, int], seconds: float, end: Waker) -> socket.socket:
+        """Wait for the side socket; raises TimeoutError, or ConnectionError when `end` woke."""
+
+    def attach(self, channel: zmq.Socket[bytes], port: int) -> None:
+        """Bind or connect one of our channels."""
+
+    def close(self) -> None:
+        """Let go of what it opened itself."""
+
+
+class SharedFolderLine:
+    """Sockets in a folder that both sides see."""
+
+    def __init__(self, folder: Path, give_away: Callable[[Path], None]) -> None:
+        """Listen in a folder.
+
+        Args:
+            give_away: Lets the container's user have a socket there.
+        """
+        self._folder = folder
+        self._give_away = give_away
+        self._listener = WireListener(folder / "wire")
+        try:
+            give_away(folder / "wire")
+        except OSError:
+            self._listener.close()
+            raise
+
+    def kernel_settings(self) -> dict[str, Any]:
+        return {"socket_path": f"{INSIDE_FOLDER}/wire", "connects_channels": True}
+
+    def connection_file(self) -> dict[str, Any]:
+        return {
+            "transport": "ipc",
+            "ip": f"{INSIDE_FOLDER}/channel",
+            "shell_port": SHELL_PORT,
+            "iopub_port": IOPUB_PORT,
+            "stdin_port": STDIN_PORT,
+            "control_port": CONTROL_PORT,
+            "hb_port": HEARTBEAT_PORT,
+        }
+
+    def open_wire(self, _published: Mapping[int, int], seconds: float, end: Waker) -> socket.socket:
+        poller = select.poll()
+        poller.register(self._listener.fileno(), select.POLLIN)
+        poller.register(end.fileno(), select.POLLIN)
+        ready = {descriptor for descriptor, _ in poller.poll(seconds * 1000)}
+        if self._listener.fileno() in ready:
+            return self._listener.accept()
+        raise ConnectionError if ready else TimeoutError
+
+    def attach(self, channel: zmq.Socket[bytes], port: int) -> None:
+        path = self._folder / f"channel-{port}"
+        channel.bind(f"ipc://{path}")
+        self._give_away(path)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+class PublishedPortsLine:
+    """TCP ports of the container, published on this machine's 127.0.0.1."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._published: Mapping[int, int] = {}
+
+    def kernel_settings(self) -> dict[str, Any]:
+        return {"socket_path": f"tcp://{self._key}@0.0.0.0:{WIRE_PORT}"}
+
+    def connection_file(self) -> dict[str, Any]:
+        return {
+            "transport": "tcp",
+            "ip": "0.0.0.0",
+            "shell_port": CHANNEL_PORTS[SHELL_PORT],
+            "stdin_port": CHANNEL_PORTS[STDIN_PORT],
+            "control_port": CHANNEL_PORTS[CONTROL_PORT],
+            "iopub_port": 0,
+            "hb_port": 0,
+        }
+
+    def open_wire(self, published: Mapping[int, int], seconds: float, end: Waker) -> socket.socket:
+        self._published = published
+        poller = select.poll()
+        poller.register(end.fileno(), select.POLLIN)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if wire := connect_to_port(self._published[WIRE_PORT], self._key):
+                return wire
+            if poller.poll(_RETRY_SECONDS * 1000):
+                raise ConnectionError
+        raise TimeoutError
+
+    def attach(self, channel: zmq.Socket[bytes], port: int) -> None:
+        channel.connect(f"tcp://127.0.0.1:{self._published[CHANNEL_PORTS[port]]}")
+
+    def close(self) -> None:
+        pass
+
+
+def connect_to_port(port: int, key: str, name: str = "") -> socket.socket | None:
+    """Connect to a published port and prove to know the key; None while nobody listens.
+
+    Until then the engine's proxy accepts only to hang up.
+
+    Args:
+        name: What the connection calls itself, where it has to.
+    """
+    connection = socket.socket()
+    connection.settimeout(1)
+    try:
+        connection.connect(("127.0.0.1", port))
+        challenge = receive_exactly(connection, CHALLENGE_BYTES)
+        if len(challenge) == CHALLENGE_BYTES:
+            connection.sendall(proof(key, challenge) + name.encode())
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.settimeout(None)
+            return connection
+    except OSError:
+        pass  # not yet
+    connection.close()
+    return None
+
+
+class ContainerConnection(WireConnection):
+    """A `WireConnection` that also tells what happens to the container.
+
+    Threads:
+        As its base; `tell` is safe from any thread, because a deque and
+        `wake` are all it touches.
+    """
+
+    def __init__(
+        self,
+        *,
+        line: KernelLine,
+        context: zmq.Context[zmq.Socket[bytes]],
+        key: str,
+        wire: socket.socket,
+        death_descriptor: int,
+        limits_met: LimitsMet,
+        paths: tuple[str, str] | None = None,
+    ) -> None:
+        """See the base class.
+
+        Args:
+            limits_met: Asked before and after each execution.
+            paths: The working directory inside and outside, where they differ.
+        """
+        self._line = line
+        super().__init__(
+            context=context, address="", key=key, wire=wire, death_descriptor=death_descriptor
+        )
+        self._limits_met = limits_met
+        self._paths = paths
+        self._notices: deque[HostNotice] = deque()
+        self._is_running = False
+        self.kernel_pid = _pid_of_peer(wire)
+        """The kernel's process as this machine numbers it, where that can be told."""
+
+    def _attach(self, channel: zmq.Socket[bytes], port: int) -> None:
+        self._line.attach(channel, port)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether an execution of code is under way."""
+        return self._is_running
+
+    def tell(self, notice: HostNotice) -> None:
+        """Tell the running execution something, or the next one."""
+        if notice.status == "resumed" and not self._is_running and self._has_paused_untold():
+            self._notices.pop()  # nobody was held up
+            return
+        self._notices.append(notice)
+        self.wake()
+
+    def _has_paused_untold(self) -> bool:
+        with contextlib.suppress(IndexError):
+            return self._notices[-1].status == "paused"
+        return False
+
+    def execute(self, request: ExecuteRequest) -> None:
+        """Send a request; it hears what happened while nothing ran."""
+        self._limits_met({})  # what others met before is not its doing
+        self._is_running = "command" not in request.metadata
+        super().execute(request)
+        if self._notices:
+            self.wake()
+
+    def receive(self, timeout: float | None) -> Iterator[Received]:
+        """As the base does, with notices in their place."""
+        for received in super().receive(timeout):
+            if isinstance(received, ExecutionEnded):
+                for message in self._limits_met(received.reply):
+                    self._notices.append(HostNotice("limit", message))
+                yield from self._take_notices()
+                self._is_running = False
+            elif isinstance(received, KernelGone):
+                yield from self._take_notices()
+            elif isinstance(received, MessageReceived) and self._paths is not None:
+                _translate_path(received.content, *self._paths)
+            yield received
+        if self._is_running:
+            yield from self._take_notices()
+
+    def _take_notices(self) -> Iterator[HostNotice]:
+        with contextlib.suppress(IndexError):
+            while True:
+                yield self._notices.popleft()
+
+
+def _pid_of_peer(wire: socket.socket) -> int | None:
+    if wire.family != socket.AF_UNIX:
+        return None
+    credentials = wire.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid: int = struct.unpack("3i", credentials)[0]
+    return pid or None  # 0: it is none that we can see
+
+
+def _translate_path(content: dict[str, Any], inside: str, outside: str) -> None:
+    """Make the path of an announced file one of this machine; it is checked later."""
+    bundle = content.get("data")
+    announcement = bundle.get(ARTIFACT_MIME) if isinstance(bundle, dict) else None
+    if isinstance(announcement, dict):
+        path = str(announcement.get("path", ""))
+        if path.startswith(f"{inside}/"):
+            announcement["path"] = f"{outside}{path[len(inside) :]}"

@@ -1,0 +1,188 @@
+"""One program in a container, seen from outside."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
+from typing import Any, Protocol
+
+from taskweaver_ext.ces.execution.notices import HostNotice
+from taskweaver_ext.ces.execution.results import KernelDeath
+from taskweaver_ext.ces.inside.spawner.process_tree import ProcessSeen
+from taskweaver_ext.ces.inside.spawner.started_process import ProcessEnd
+from taskweaver_ext.ces.kernels.client.wire import Waker
+from taskweaver_ext.ces.kernels.container.limits import LimitCounter
+from taskweaver_ext.ces.kernels.container.spawner import ProcessNews, SpawnerClient
+from taskweaver_ext.ces.programs.process_output import ReadEnd
+
+_KILLED = -9
+
+
+class ProgramKeeper(Protocol):
+    """Where a program runs, as the program sees it; safe from any thread."""
+
+    def ask_of(self, client: SpawnerClient, what: str, **arguments: object) -> object:
+        """Ask something that cannot fail there; None when nobody answers."""
+
+    def insist_on(self, client: SpawnerClient, what: str, **arguments: object) -> object:
+        """As `ask_of`; a container that does not even do this is ended."""
+
+    def forget(self, program: ContainerProgram) -> None:
+        """A program has been collected."""
+
+    def death(self) -> KernelDeath:
+        """How the container ended, if anybody knows."""
+
+
+class ContainerProgram:
+    """A `RunningProcess` in a container."""
+
+    def __init__(
+        self,
+        *,
+        site: ProgramKeeper,
+        client: SpawnerClient,
+        started: object,
+        news: ProcessNews,
+        stdin: int | None,
+        stdout: ReadEnd,
+        stderr: ReadEnd | None,
+        limits: LimitCounter,
+    ) -> None:
+        """A process that was just started.
+
+        Args:
+            started: What the spawner says of it.
+
+        Raises:
+            OSError: There is no room for it here.
+            ValueError: What is said of it makes no sense.
+        """
+        self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
+        self.mark, self.pid = _mark_and_pid(started)
+        self._site = site
+        self._client = client
+        self._news = news
+        self._limits = limits
+        self._notices: deque[HostNotice] = deque()
+        self._waker = Waker()
+        self.descriptor: int | None = self._waker.fileno()
+        news.on_change = self._waker.wake
+        if self.has_ended():
+            self._waker.wake()
+
+    def ticks(self) -> int:
+        """The time in the container."""
+        ticks = self._ask("ticks")
+        return ticks if isinstance(ticks, int) else 0
+
+    def has_ended(self) -> bool:
+        """Whether it has ended, or its container has."""
+        return self._news.code is not None or self._client.is_lost
+
+    def tell(self, notice: HostNotice) -> None:
+        """Something happens to the container; from any thread."""
+        self._notices.append(notice)
+        self._waker.wake()
+
+    def take_news(self) -> Iterable[HostNotice]:
+        """What has happened to the container since this was asked last."""
+        self._waker.clear()
+        if self.has_ended():
+            self._waker.wake()  # that stays so
+        taken = []
+        with contextlib.suppress(IndexError):
+            while True:
+                taken.append(self._notices.popleft())
+        return taken
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._client.tell("signal", {"process": self._news.number, "number": int(number)})
+
+    def signal_group(self, number: int) -> None:
+        """Send its group a signal."""
+        self._client.tell("signal_group", {"process": self._news.number, "number": int(number)})
+
+    def members(self) -> list[ProcessSeen]:
+        """What lives of it in the container."""
+        found = self._ask("members", process=self._news.number)
+        return [_process_seen(entry) for entry in found] if isinstance(found, list) else []
+
+    def signal_members(
+        self, members: Iterable[ProcessSeen], number: int, wait_seconds: float = 0.0
+    ) -> None:
+        """Send a signal to some of them, and wait a moment for their end."""
+        self._insist_on(
+            "signal_members",
+            process=self._news.number,
+            members=[asdict(seen) for seen in members],
+            number=int(number),
+            wait_seconds=wait_seconds,
+        )
+
+    def kill_all(self) -> None:
+        """Kill it with everything it started."""
+        self._insist_on("kill_all", process=self._news.number)
+
+    def wait(self) -> int:
+        """Its exit code; as killed, when its container ended with it."""
+        code = self._news.code
+        return _KILLED if code is None else code
+
+    def collect(self) -> ProcessEnd:
+        """Let go of it, and say how it ended."""
+        end = self._insist_on("collect", process=self._news.number)
+        self._client.forget(self._news)
+        self._site.forget(self)
+        self._waker.close()
+        self.descriptor = None
+        return _process_end(end, self._news.code)
+
+    def death(self) -> KernelDeath | None:
+        """How its container ended, if that is why it has."""
+        return self._site.death() if self._news.code is None and self._client.is_lost else None
+
+    def limits_met(self) -> list[str]:
+        """The container's limits that were met since this was asked last."""
+        return self._limits.newly_met({})
+
+    def _ask(self, what: str, **arguments: object) -> object:
+        return self._site.ask_of(self._client, what, **arguments)
+
+    def _insist_on(self, what: str, **arguments: object) -> object:
+        return self._site.insist_on(self._client, what, **arguments)
+
+
+def _mark_and_pid(started: object) -> tuple[str, int]:
+    if isinstance(started, dict):
+        mark, pid = started.get("mark"), started.get("pid")
+        if isinstance(mark, str) and isinstance(pid, int):
+            return mark, pid
+    raise ValueError("what the container says about it makes no sense")
+
+
+def _process_seen(entry: Mapping[str, Any]) -> ProcessSeen:
+    return ProcessSeen(
+        pid=int(entry["pid"]),
+        parent=int(entry["parent"]),
+        session=int(entry["session"]),
+        start_ticks=int(entry["start_ticks"]),
+        mark=str(entry["mark"]),
+    )
+
+
+def _process_end(answer: object, code: int | None) -> ProcessEnd:
+    """What the spawner says of an end; only its code when it says nothing sensible."""
+    wanted = {entry.name for entry in fields(ProcessEnd)}
+    if not isinstance(answer, dict) or set(answer) != wanted:
+        return ProcessEnd(code)
+    memory, seconds = answer["peak_memory_bytes"], answer["cpu_seconds"]
+    return ProcessEnd(
+        code,
+        memory if isinstance(memory, int) else None,
+        seconds if isinstance(seconds, float) else None,
+        answer["was_out_of_memory"] is True,
+    )

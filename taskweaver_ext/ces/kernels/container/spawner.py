@@ -1,0 +1,321 @@
+"""The line to the process that starts programs in a container (`kernel_runtime/spawner.py`).
+
+Code in the container runs as the same user as that process and may take its
+place: what comes from it is checked, bounded, and never more than numbers and texts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import queue
+import select
+import socket
+import struct
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from taskweaver_ext.ces.inside.spawner.json_frames import pack_frame, take_frames
+from taskweaver_ext.ces.inside.spawner.spawner_channels import CONTROL
+from taskweaver_ext.ces.kernels.client.wire import WireListener
+from taskweaver_ext.ces.kernels.container.connection import connect_to_port
+from taskweaver_ext.ces.kernels.container.description import INSIDE_FOLDER, PROGRAMS_PORT
+
+_CONNECT_SECONDS = 20.0
+_RETRY_SECONDS = 0.02
+_SEND_SECONDS = 10
+"""Who takes nothing for so long is not there any more."""
+_MAX_FRAME_BYTES = 1 << 24
+_READ_BYTES = 1 << 18
+
+
+class SpawnerLostError(Exception):
+    """Nobody in the container will ever answer."""
+
+
+class SpawnerSilentError(Exception):
+    """Nobody in the container has answered in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One stream of a process: the end that is ours, and what its other side is called."""
+
+    descriptor: int
+    name: str
+    theirs: int | None = None
+    """The other end, if it is to be sent along."""
+
+
+class SpawnerLine(Protocol):
+    """How the spawner of one container is reached; made before its container, closed after it."""
+
+    address: str | int
+    """Where the spawner finds us, or waits for us."""
+
+    def published_at(self, ports: Mapping[int, int]) -> None:
+        """Where the container's ports are found on this machine, once it runs."""
+
+    def connect(self, is_over: Callable[[], bool]) -> socket.socket:
+        """Open the connection for requests; raises SpawnerLostError or SpawnerSilentError."""
+
+    def open_stream(self, *, is_input: bool = False) -> Stream:
+        """A stream for a process that is about to be started.
+
+        Raises OSError or SpawnerSilentError.
+        """
+
+    def close(self) -> None:
+        """Let go of what it opened itself."""
+
+
+class SharedFolderSpawnerLine:
+    """A socket in the shared folder; the ends of pipes are sent through it."""
+
+    address: str | int = f"{INSIDE_FOLDER}/programs"
+
+    def __init__(self, folder: Path, give_away: Callable[[Path], None]) -> None:
+        self._listener = WireListener(folder / "programs")
+        try:
+            give_away(folder / "programs")
+        except OSError:
+            self._listener.close()
+            raise
+
+    def published_at(self, ports: Mapping[int, int]) -> None:
+        """There are none."""
+
+    def connect(self, is_over: Callable[[], bool]) -> socket.socket:
+        """Take the connection that the spawner opened when it started."""
+        deadline = time.monotonic() + _CONNECT_SECONDS
+        poller = select.poll()
+        poller.register(self._listener.fileno(), select.POLLIN)
+        while not is_over() and time.monotonic() < deadline:
+            if poller.poll(_RETRY_SECONDS * 1000):
+                return self._listener.accept()
+        raise SpawnerLostError if is_over() else SpawnerSilentError
+
+    def open_stream(self, *, is_input: bool = False) -> Stream:
+        """A pipe."""
+        receiver, sender = os.pipe()
+        ours, theirs = (sender, receiver) if is_input else (receiver, sender)
+        return Stream(ours, "", theirs)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._listener.close()
+
+
+class PublishedPortSpawnerLine:
+    """A published port, with a connection for each stream."""
+
+    address: str | int = PROGRAMS_PORT
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._port = 0
+
+    def published_at(self, ports: Mapping[int, int]) -> None:
+        """Take ours."""
+        self._port = ports[PROGRAMS_PORT]
+
+    def connect(self, is_over: Callable[[], bool]) -> socket.socket:
+        """Connect as soon as the spawner listens."""
+        deadline = time.monotonic() + _CONNECT_SECONDS
+        poller = select.poll()
+        while not is_over() and time.monotonic() < deadline:
+            if connection := connect_to_port(self._port, self._key, CONTROL):
+                return connection
+            poller.poll(_RETRY_SECONDS * 1000)
+        raise SpawnerLostError if is_over() else SpawnerSilentError
+
+    def open_stream(self, *, is_input: bool = False) -> Stream:
+        """A connection of its own."""
+        name = uuid.uuid4().hex
+        connection = connect_to_port(self._port, self._key, name)
+        if connection is None:
+            raise SpawnerSilentError
+        return Stream(connection.detach(), name)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass
+class ProcessNews:
+    """What is known of a process; written by the client's thread."""
+
+    number: int
+    code: int | None = None
+    """How it ended; None as long as nobody has heard of its end."""
+    on_change: Callable[[], None] = field(default=lambda: None)
+    """Called on the client's thread."""
+
+
+class SpawnerClient:
+    """Ask the spawner for things, from any thread.
+
+    Threads:
+        One of its own receives answers. `_lock` guards `_waiting`, `_processes`
+        and `is_lost`; `_sending` is held while a request is sent.
+    """
+
+    def __init__(
+        self, connection: socket.socket, on_lost: Callable[[], None], session_id: str
+    ) -> None:
+        self._connection = connection
+        self._on_lost = on_lost
+        self._lock = threading.Lock()
+        self._sending = threading.Lock()
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
+        self._processes: dict[int, ProcessNews] = {}
+        self.is_lost = False
+        seconds = struct.pack("ll", _SEND_SECONDS, 0)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
+        self._thread = threading.Thread(
+            target=self._receive, name=f"taskweaver-spawner-{session_id}", daemon=True
+        )
+        self._thread.start()
+
+    def start(
+        self, arguments: Mapping[str, object], streams: Sequence[Stream], *, seconds: float
+    ) -> tuple[object, ProcessNews]:
+        """Start a process; return what the spawner says of it, and what it will say.
+
+        Raises as `ask` does; a process that is started too late is ended.
+        """
+        news = ProcessNews(next(self._ids))
+        with self._lock:
+            self._processes[news.number] = news  # it may end before we know that it has started
+        try:
+            return self._request(news.number, "start", arguments, streams, seconds), news
+        except BaseException as error:
+            self.forget(news)
+            if not isinstance(error, (OSError, ValueError)):
+                self.abandon(news)
+            raise
+
+    def abandon(self, news: ProcessNews) -> None:
+        """End a process that nobody will look after, as soon as it has been started."""
+        self.tell("abandon", {"process": news.number})
+
+    def ask(self, what: str, arguments: Mapping[str, object], *, seconds: float) -> object:
+        """Ask and wait for the answer.
+
+        Raises:
+            OSError, ValueError: What was asked for failed, there.
+            SpawnerLostError: Nobody will answer.
+            SpawnerSilentError: Nobody has answered in time.
+        """
+        return self._request(next(self._ids), what, arguments, (), seconds)
+
+    def _request(
+        self,
+        number: int,
+        what: str,
+        arguments: Mapping[str, object],
+        streams: Sequence[Stream],
+        seconds: float,
+    ) -> object:
+        answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        with self._lock:
+            if self.is_lost:
+                raise SpawnerLostError
+            self._waiting[number] = answers
+        try:
+            self._send({"id": number, "do": what, "with": dict(arguments)}, streams)
+            answer = answers.get(timeout=seconds)
+        except queue.Empty as error:
+            raise SpawnerSilentError from error
+        finally:
+            with self._lock:
+                self._waiting.pop(number, None)
+        if "error" not in answer:
+            return answer.get("result")
+        if answer == _LOST:
+            raise SpawnerLostError
+        code = answer.get("errno")
+        if isinstance(code, int) and code in errno.errorcode:
+            raise OSError(code, os.strerror(code))
+        raise ValueError(str(answer["error"]))
+
+    def tell(self, what: str, arguments: Mapping[str, Any]) -> None:
+        """Ask for something that has no answer."""
+        with contextlib.suppress(SpawnerLostError):
+            self._send({"do": what, "with": dict(arguments)})
+
+    def forget(self, news: ProcessNews) -> None:
+        """Nobody wants to know of a process any more."""
+        with self._lock:
+            self._processes.pop(news.number, None)
+
+    def give_up(self) -> None:
+        """Nobody will answer any more: let everybody who waits know."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection and wait for the thread."""
+        self.give_up()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+        self._connection.close()
+
+    def _send(self, message: Mapping[str, Any], streams: Sequence[Stream] = ()) -> None:
+        frame = memoryview(pack_frame({**message, "streams": [each.name for each in streams]}))
+        rights = [stream.theirs for stream in streams if stream.theirs is not None]
+        try:
+            with self._sending:
+                if rights:
+                    sent = socket.send_fds(self._connection, [frame], rights)
+                    frame = frame[sent:]
+                self._connection.sendall(frame)
+        except OSError as error:
+            self.give_up()  # half a message may be on its way
+            raise SpawnerLostError from error
+
+    def _receive(self) -> None:
+        unread = bytearray()
+        try:
+            # What is sent along with it is left out by `recv`, and closed by the system.
+            while data := self._connection.recv(_READ_BYTES):
+                unread += data
+                for message in take_frames(unread, _MAX_FRAME_BYTES):
+                    self._take(message)
+        except (OSError, ValueError, TypeError, AttributeError, KeyError):
+            pass  # the connection broke, or somebody sends nonsense: nobody is there to talk to
+        with self._lock:
+            self.is_lost = True
+            waiting = list(self._waiting.values())
+            processes = list(self._processes.values())
+        for answers in waiting:
+            answers.put(_LOST)
+        for news in processes:
+            news.on_change()
+        self._on_lost()
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "ended" in message:
+            number, code = int(message["ended"]), int(message["code"])
+            with self._lock:
+                news = self._processes.get(number)
+                if news is not None:
+                    news.code = code
+            if news is not None:
+                news.on_change()
+            return
+        with self._lock:
+            answers = self._waiting.get(int(message["id"]))
+        if answers is not None:
+            answers.put(message)
+
+
+_LOST: dict[str, Any] = {"error": "lost"}

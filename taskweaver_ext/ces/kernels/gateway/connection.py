@@ -1,0 +1,346 @@
+"""The line to a kernel behind a gateway: complete and in order, also across broken websockets.
+
+After a break, or when the gateway has dropped something, the kernel sends
+again what is missing (`received_frames.py`), and we send again what may not
+have arrived there.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from taskweaver_ext.ces.execution.notices import HostNotice
+from taskweaver_ext.ces.inside.kernel.published import END, FRAMES
+from taskweaver_ext.ces.kernels.client.host import (
+    ExecuteRequest,
+    ExecutionEnded,
+    KernelGone,
+    MessageReceived,
+    OutputReceived,
+    Received,
+)
+from taskweaver_ext.ces.kernels.client.wire import Waker
+from taskweaver_ext.ces.kernels.gateway.channel import GatewayLine
+from taskweaver_ext.ces.kernels.gateway.messages import GatewayMessage
+from taskweaver_ext.ces.kernels.gateway.received_frames import ReceivedFrames
+from taskweaver_ext.ces.kernels.gateway.reconnecting_channel import (
+    LastingLine,
+    NoMoreLineError,
+    OpenLine,
+)
+
+_RATE_LIMIT = re.compile(r"IOPub (message|data) rate exceeded")
+_LOOK_SECONDS = (1.0, 10.0)
+"""When a silent kernel is first looked for on the gateway, and how long the pauses get."""
+_MESSAGES_AT_ONCE = 64
+_MAX_CODE_CHARACTERS = 8_000_000
+"""A gateway closes the websocket on a message of more than 10 MB."""
+_DEAD_STATES = frozenset(("restarting", "dead"))
+
+
+class GatewayConnection:
+    """A `KernelConnection` over websockets.
+
+    Threads:
+        Belongs to one thread at a time, except `wake`, `end_kernel` and `mark_gone`.
+    """
+
+    def __init__(
+        self,
+        open_line: OpenLine,
+        *,
+        request_end: Callable[[], None],
+        is_known: Callable[[], bool],
+        reconnect_seconds: float,
+    ) -> None:
+        """Belong to a kernel.
+
+        Args:
+            open_line: Called for the first line and after each break.
+            request_end: Has the gateway end the kernel, without waiting for it.
+            is_known: Whether the gateway still has the kernel.
+            reconnect_seconds: How long the gateway may be out of reach.
+        """
+        self._line = LastingLine(open_line, reconnect_seconds)
+        self._frames = ReceivedFrames(self._line)
+        self._request_end = request_end
+        self._is_known = is_known
+        self._waker = Waker()
+        self._request: ExecuteRequest | None = None
+        self._too_long: ExecuteRequest | None = None
+        self._answer: str | None = None
+        self._is_interrupted = False
+        self._has_started = False
+        self._latest_ordinal = 0
+        self._look_at = 0.0
+        self._look_pause = 0.0
+        self._is_gone = threading.Event()
+        self._has_said_so = False
+        self.replies: dict[str, dict[str, Any]] = {}
+        """What shell requests other than executions were answered, by message id."""
+        self.loss = ""
+        """Why the kernel counts as gone, in words."""
+
+    @property
+    def ending(self) -> dict[str, int]:
+        """How the kernel said that it might end, if that was its last word."""
+        return self._frames.ending
+
+    def open(self, seconds: float) -> None:
+        """Open the first line; raises ConnectionError."""
+        self._line.open(seconds)
+
+    def execute(self, request: ExecuteRequest) -> None:
+        """Send a request, now or as soon as there is a line again."""
+        self._latest_ordinal = request.ordinal
+        if len(request.code) > _MAX_CODE_CHARACTERS:
+            self._too_long = request
+            self.wake()
+            return
+        self._request = request
+        self._is_interrupted = self._has_started = False
+        self._look_later(_LOOK_SECONDS[0])
+        self._send_request(request)
+
+    def _send_request(self, request: ExecuteRequest) -> None:
+        self.run(
+            request.code,
+            silent=False,
+            allow_stdin=request.allow_stdin,
+            metadata={"taskweaver": {"ordinal": request.ordinal, **request.metadata}},
+        )
+
+    def run(
+        self,
+        code: str,
+        *,
+        silent: bool = True,
+        allow_stdin: bool = False,
+        metadata: dict[str, Any] | None = None,
+    ) -> str:
+        """Send code to be run; returns the message's id."""
+        content = {
+            "code": code,
+            "silent": silent,
+            "store_history": not silent,
+            "user_expressions": {},
+            "allow_stdin": allow_stdin,
+            "stop_on_error": False,
+        }
+        return self._line.send("shell", "execute_request", content, metadata)
+
+    def answer(self, text: str) -> None:
+        """Answer a question."""
+        self._answer = text
+        self._line.send("stdin", "input_reply", {"value": text})
+
+    def interrupt(self) -> None:
+        """Interrupt what runs; what ends meanwhile, and what runs then, is not hit by it."""
+        self._is_interrupted = True
+        self._send_interrupt()
+
+    def _send_interrupt(self) -> None:
+        metadata = {"taskweaver": {"ordinal": self._latest_ordinal}}
+        self._line.send("control", "interrupt_request", {}, metadata)
+
+    def request_shutdown(self) -> None:
+        """Let the gateway end the kernel: one that ended by itself would be started again."""
+        self._request_end()
+
+    def end_kernel(self) -> None:
+        """Tell the kernel to kill itself and its children, from any thread."""
+        self._line.send("control", END, {})
+
+    def mark_gone(self, why: str) -> None:
+        """The kernel is no more, from any thread."""
+        self.loss = self.loss or why
+        self._is_gone.set()
+        self.wake()
+
+    def wake(self) -> None:
+        """Make `receive` return."""
+        self._waker.wake()
+
+    def close(self) -> None:
+        """Close the line."""
+        self._line.close()
+        self._waker.close()
+
+    def receive(self, timeout: float | None) -> Iterator[Received]:
+        """Wait until something arrives and give it."""
+        if self._has_said_so:
+            return
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if self._too_long is not None:
+            yield _refuse(self._too_long)
+            self._too_long = None
+        try:
+            line = self._line.current
+            if line is None:
+                yield from self._try_to_reconnect(deadline)
+            elif self._wait(line, deadline):
+                yield from self._read(line)
+            else:
+                self._look_if_silent()
+        except ConnectionError as error:
+            self._line.lose(error)
+        if self._is_gone.is_set():
+            yield from self._receive_the_last()
+
+    def _wait(self, line: GatewayLine, deadline: float | None) -> bool:
+        """Wait for the line; False when something else ended the wait."""
+        if line.has_more_than_the_socket_shows():
+            return True
+        line.acknowledge_quickly()
+        if ready := self._poll(0.0, line):
+            return line.fileno() in ready
+        next_ping = line.keep_alive()
+        self._frames.ask_again_if_unanswered()
+        wait_until = next_ping if deadline is None else min(next_ping, deadline)
+        return line.fileno() in self._poll(wait_until - time.monotonic(), line)
+
+    def _look_if_silent(self) -> None:
+        """Silence may mean that code takes its time, or that somebody else has ended the kernel,
+        or that what was said has been lost without a sign."""
+        if self._request is None or time.monotonic() < self._look_at:
+            return
+        self._look_later(min(2 * self._look_pause, _LOOK_SECONDS[1]))
+        if not self._is_known():
+            self.mark_gone("the gateway does not know it any more")
+            return
+        self._frames.ask_for_the_missing()
+        if not self._has_started:
+            self._send_request(self._request)  # one that it has already is not run twice
+
+    def _look_later(self, pause: float) -> None:
+        self._look_pause = pause
+        self._look_at = time.monotonic() + pause
+
+    def _poll(self, seconds: float, line: GatewayLine | None) -> set[int]:
+        poller = select.poll()
+        poller.register(self._waker, select.POLLIN)
+        if line is not None:
+            poller.register(line, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poller.poll(max(0.0, seconds * 1000))}
+        if self._waker.fileno() in ready:
+            self._waker.clear()
+        return ready
+
+    def _read(self, line: GatewayLine) -> Iterator[Received]:
+        for _ in range(_MESSAGES_AT_ONCE):
+            if message := line.read():
+                yield from self._take(message)
+            line.acknowledge_quickly()
+            if not line.is_readable():
+                return
+
+    def _take(self, message: GatewayMessage) -> Iterator[Received]:
+        content = message.content
+        if message.message_type == FRAMES:
+            yield from self._take_frames(content, message.buffer)
+        elif message.message_type == "status":
+            self._take_status(content.get("execution_state", ""), message.parent_id)
+        elif message.message_type == "stream":
+            yield from self._take_stream(content)
+        elif message.message_type == "execute_reply" and self._latest_ordinal == 0:
+            self.replies[message.parent_id] = content
+        elif message.message_type == "shutdown_reply":
+            self.mark_gone("it was ended on the gateway, not by us")
+
+    def _take_frames(self, content: dict[str, Any], data: bytes) -> Iterator[Received]:
+        fresh = self._frames.take(content, data)
+        if fresh is None:
+            return
+        if fresh:
+            self._answer = None
+            self._look_later(_LOOK_SECONDS[0])
+        for received in self._frames.read(fresh):
+            self._note(received)
+            yield received
+        if content.get("wants_receipt"):
+            # After what it brought was taken in, so that a slow reader slows the kernel down.
+            self._frames.confirm()
+
+    def _note(self, received: Received) -> None:
+        match received:
+            case ExecutionEnded(ordinal=self._latest_ordinal):
+                self._request = None
+            case MessageReceived(ordinal=self._latest_ordinal, message_type="started"):
+                self._has_started = True
+                if self._is_interrupted:
+                    self._send_interrupt()  # the one before came too early to be heeded
+
+    def _take_status(self, state: str, parent_id: str) -> None:
+        has_died = state in _DEAD_STATES or (state == "starting" and self._frames.has_begun)
+        if has_died or (state == "idle" and self._frames.was_not_understood(parent_id)):
+            self.mark_gone("its process died and the gateway started another")
+
+    def _take_stream(self, content: dict[str, Any]) -> Iterator[Received]:
+        """Our kernels do not publish streams: this is the gateway's word, or a stray writer's."""
+        text = str(content.get("text", ""))
+        if not (found := _RATE_LIMIT.match(text)):
+            stream = "stderr" if content.get("name") == "stderr" else "stdout"
+            data = text.encode("utf-8", "backslashreplace")
+            yield OutputReceived(self._latest_ordinal, stream, data)  # type: ignore[arg-type]
+            return
+        self._frames.slow_down()
+        yield HostNotice(
+            "limit",
+            f"The gateway's {found[1]} rate limit was exceeded and it dropped output; the kernel"
+            " sends it again, more slowly. Raise the limit on the gateway"
+            f" ({'iopub_msg_rate_limit' if found[1] == 'message' else 'iopub_data_rate_limit'}).",
+        )
+
+    def _try_to_reconnect(self, deadline: float | None) -> Iterator[Received]:
+        """Wait for the next attempt, then make it."""
+        pause = self._line.retry_seconds
+        if deadline is not None:
+            pause = min(pause, max(0.0, deadline - time.monotonic()))
+        if self._waker.fileno() in self._poll(pause, None):
+            return
+        try:
+            silent_seconds = self._line.reopen()
+        except NoMoreLineError as error:
+            self.mark_gone(str(error))
+            return
+        if silent_seconds is None:
+            return
+        self._say_again()
+        if self._request is not None:
+            yield HostNotice(
+                "resumed",
+                f"The line to the gateway was broken for {silent_seconds:.1f} s; nothing was lost.",
+            )
+
+    def _say_again(self) -> None:
+        """Ask for what we missed, and send again what may have been lost on its way."""
+        self._frames.begin_again()
+        if self._request is not None:
+            self._send_request(self._request)
+            if self._is_interrupted:
+                self._send_interrupt()
+        if self._answer is not None:
+            self._line.send("stdin", "input_reply", {"value": self._answer})
+
+    def _receive_the_last(self) -> Iterator[Received]:
+        """The kernel is gone: give what it had said."""
+        try:
+            while (line := self._line.current) is not None and line.is_readable():
+                yield from self._read(line)
+        except ConnectionError:
+            pass  # as expected
+        self._has_said_so = True
+        yield KernelGone()
+
+
+def _refuse(request: ExecuteRequest) -> ExecutionEnded:
+    why = (
+        f"The code has {len(request.code):,} characters; gateways take messages of at most"
+        " 10 MB. Put the data into a file and read it."
+    )
+    return ExecutionEnded(request.ordinal, {"status": "error", "evalue": why})

@@ -1,0 +1,288 @@
+"""Settings: TaskWeaver's names, read once, checked together, frozen.
+
+A value given in code wins over an argument, which wins over an environment
+variable (`llm.api_key` is `LLM_API_KEY`), which wins over the project's
+`taskweaver_config.json`, which wins over the default. Paths may begin with
+`~`, `${AppBaseDir}` (the project's folder) or `${ModuleBaseDir}` (this
+package's); relative ones are relative to the project's folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, get_type_hints
+
+from taskweaver_ext.config.reader import SettingsReader
+from taskweaver_ext.errors import ConfigError
+
+FILE_NAME = "taskweaver_config.json"
+
+KernelMode: TypeAlias = Literal["local", "container", "gateway"]
+ReplyForm: TypeAlias = Literal["json", "channels"]
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+ApprovalMode: TypeAlias = Literal["ask", "auto", "deny"]
+
+_BLOCKED_FUNCTIONS = (
+    "eval exec execfile compile raw_input reload __import__ getattr setattr delattr vars globals"
+    " locals __getattribute__ __setattr__ __delattr__"
+)
+
+_PROVIDERS = "openai azure azure_ad azure_ml ollama google_genai qwen zhipuai groq anthropic local"
+_MODEL_SETTINGS = (
+    "api_base api_key model response_format temperature max_tokens top_p seed stop_token"
+    " api_version context_tokens max_retries connect_seconds first_token_seconds"
+    " between_tokens_seconds threads"
+)
+
+_WITHOUT_EFFECT = {
+    **dict.fromkeys(
+        ("planner.use_experience", "code_generator.use_experience"),
+        "experience is not kept; put what a role should know into its examples or its prompt",
+    ),
+    **dict.fromkeys(
+        ("planner.dynamic_example_sub_path", "code_generator.dynamic_example_sub_path"),
+        "all examples in example_base_path are used",
+    ),
+    **dict.fromkeys(
+        (
+            "llm.use_mock",
+            *(f"llm.mock.{name}" for name in ("mode", "cache_path", "playback_delay")),
+        ),
+        "replies are not recorded; for tests pass TaskWeaverApp a ScriptedModel",
+    ),
+    "code_generator.enable_auto_plugin_selection": "the model is told of all plugins",
+    "code_generator.auto_plugin_selection_topk": "the model is told of all plugins",
+    "code_generator.role_name": "a role is called as the alias in its role file says",
+    "code_interpreter.use_local_uri": "artifacts are always named by their paths",
+    "session.experience_dir": "experience is not kept",
+}
+"""What TaskWeaver has and we do not, and what to do instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionServiceConfig:
+    """Where code runs."""
+
+    kernel_mode: KernelMode = "local"
+    env_dir: Path = Path("env")
+    custom_image: str | None = None
+    preload: tuple[str, ...] = ()
+    """Modules that local kernels have imported before they start."""
+    spare_kernels: int = field(default=0, metadata={"at_least": 0})
+    """How many local kernels are started before they are needed."""
+    languages: Mapping[str, Mapping[str, Any]] | None = None
+    """Languages besides those that are built in, or in their place, by name; what is said of each
+    are the fields of `ces.programs.languages.Language`: command, arguments, suffix, build."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionConfig:
+    """Who takes part in a conversation, and for how long."""
+
+    roles: tuple[str, ...] = ("planner", "code_interpreter")
+    max_internal_chat_round_num: int = field(default=10, metadata={"at_least": 1})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleConfig:
+    """What every role that asks a model can be told."""
+
+    llm_alias: str = ""
+    """Which of `ext_llms.llm_configs` to use; empty: the model of `llm.*`."""
+    prompt_file_path: Path | None = None
+    prompt_compression: bool = False
+    use_example: bool = True
+    example_base_path: Path = Path("examples")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerConfig(RoleConfig):
+    """The role that plans."""
+
+    example_base_path: Path = Path("examples/planner_examples")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeGeneratorConfig(RoleConfig):
+    """The part of the code interpreter that writes code."""
+
+    load_plugin: bool = True
+    example_base_path: Path = Path("examples/code_generator_examples")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeInterpreterConfig:
+    """How code that a model wrote is checked and tried."""
+
+    llm_alias: str = ""
+    max_retry_count: int = field(default=3, metadata={"at_least": 0})
+    code_verification_on: bool = True
+    """On by default for local kernels only."""
+    allowed_modules: tuple[str, ...] | None = None
+    """None: all; an empty list allows none."""
+    blocked_functions: tuple[str, ...] = tuple(_BLOCKED_FUNCTIONS.split())
+    code_prefix: str = ""
+    reply_form: ReplyForm = "json"
+    """How the model replies: in TaskWeaver's JSON, or in channels."""
+    approval: ApprovalMode = "ask"
+    """Whether shell that a model writes asks first, runs, or is refused."""
+    always_allowed: tuple[str, ...] = ()
+    """Patterns of commands that run without asking."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundCompressorConfig:
+    """When old rounds are summarised."""
+
+    rounds_to_compress: int = field(default=2, metadata={"at_least": 1})
+    rounds_to_retain: int = field(default=3, metadata={"at_least": 1})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginConfig:
+    """Where plugins are."""
+
+    base_path: Path = Path("plugins")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceConfig:
+    """Where sessions keep their files."""
+
+    workspace_path: Path = Path("workspace")
+    keep_days: int = field(default=0, metadata={"at_least": 0})
+    """After how many days without use a session's folder is removed; 0: never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggingConfig:
+    """Where the log is written."""
+
+    log_folder: Path = Path("logs")
+    log_file: str = "task_weaver.log"
+    level: LogLevel = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmConfig:
+    """What is set about models, as it was given; `llm.model_settings` makes sense of it."""
+
+    settings: Mapping[str, object] = field(default_factory=dict, repr=False)
+    """By whole name (`llm.model`), without those that have no value; may hold a key."""
+    alternatives: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
+    """`ext_llms.llm_configs`: such settings by alias."""
+
+    @property
+    def has_api_key(self) -> bool:
+        """Whether a key is set, for whatever provider."""
+        return any(name.endswith(".api_key") for name in self.settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """All settings of a project."""
+
+    app_base_dir: Path
+    llm: LlmConfig = field(default_factory=LlmConfig)
+    execution_service: ExecutionServiceConfig = field(default_factory=ExecutionServiceConfig)
+    session: SessionConfig = field(default_factory=SessionConfig)
+    planner: PlannerConfig = field(default_factory=PlannerConfig)
+    code_generator: CodeGeneratorConfig = field(default_factory=CodeGeneratorConfig)
+    code_interpreter: CodeInterpreterConfig = field(default_factory=CodeInterpreterConfig)
+    round_compressor: RoundCompressorConfig = field(default_factory=RoundCompressorConfig)
+    plugin: PluginConfig = field(default_factory=PluginConfig)
+    workspace: WorkspaceConfig = field(default_factory=WorkspaceConfig)
+    logging: LoggingConfig = field(default_factory=LoggingConfig)
+
+
+def load(
+    app_dir: str | Path | None = None,
+    *,
+    overrides: Mapping[str, object] | None = None,
+    arguments: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Config:
+    """Read all settings of a project.
+
+    Args:
+        app_dir: The project's folder; by default the nearest one upwards that has a
+            configuration file, else the current folder.
+        overrides: Values given in code, by setting name.
+        arguments: Values given on the command line, by setting name.
+        environ: Environment variables; ours when None.
+
+    Raises:
+        ConfigError: Something cannot be used; the message names every mistake.
+    """
+    folder = Path(app_dir).expanduser().absolute() if app_dir is not None else find_app_dir()
+    reader = SettingsReader(folder, {*_known_names()}, _WITHOUT_EFFECT)
+    reader.add_named("given in code", overrides or {})
+    reader.add_named("given as an argument", arguments or {})
+    reader.add_environment(os.environ if environ is None else environ)
+    reader.add_file(folder / FILE_NAME, is_needed=app_dir is not None)
+    return _read(reader, folder)
+
+
+def find_app_dir(start: Path | None = None) -> Path:
+    """The nearest folder from `start` upwards that has a configuration file, else `start`."""
+    start = (start or Path.cwd()).absolute()
+    for folder in (start, *start.parents):
+        if (folder / FILE_NAME).is_file():
+            return folder
+    return start
+
+
+def _read(reader: SettingsReader, folder: Path) -> Config:
+    mode = reader.given("execution_service.kernel_mode")
+    is_local = mode is None or mode.value == "local"
+    defaults = {"code_interpreter": {"code_verification_on": is_local}}
+    sections: dict[str, Any] = {
+        name: reader.section(name, kind, defaults.get(name))
+        for name, kind in _section_classes().items()
+    }
+    config = Config(app_base_dir=folder, llm=_llm(reader), **sections)
+    if reader.mistakes:
+        raise ConfigError("Some settings cannot be used. " + " ".join(reader.mistakes))
+    return config
+
+
+def _llm(reader: SettingsReader) -> LlmConfig:
+    given = reader.given("ext_llms.llm_configs")
+    alternatives = {} if given is None else given.value
+    if isinstance(alternatives, str):  # from an environment variable
+        try:
+            alternatives = json.loads(alternatives)
+        except ValueError:
+            alternatives = None
+    if not isinstance(alternatives, dict) or not all(
+        isinstance(values, dict) for values in alternatives.values()
+    ):
+        origin = given.origin if given else ""
+        reader.mistakes.append(
+            f"ext_llms.llm_configs ({origin}) must be an object of objects, by alias."
+        )
+        alternatives = {}
+    return LlmConfig(
+        settings=MappingProxyType(reader.given_below("llm.")),
+        alternatives=MappingProxyType(alternatives),
+    )
+
+
+def _section_classes() -> dict[str, type[Any]]:
+    hints = get_type_hints(Config)
+    kinds = {entry.name: hints[entry.name] for entry in fields(Config)}
+    return {name: kind for name, kind in kinds.items() if kind not in (Path, LlmConfig)}
+
+
+def _known_names() -> Iterator[str]:
+    for section, kind in _section_classes().items():
+        yield from (f"{section}.{entry.name}" for entry in fields(kind))
+    yield from ("llm.api_type", "ext_llms.llm_configs")
+    for name in _MODEL_SETTINGS.split():
+        yield f"llm.{name}"
+        yield from (f"llm.{provider}.{name}" for provider in _PROVIDERS.split())

@@ -1,0 +1,204 @@
+"""The commands of the chat: `/help` and its like, but for `/exit`, which ends the chat itself."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, cast, get_args
+
+from taskweaver_ext.chat.requests import COMMANDS, MODES, Mode
+from taskweaver_ext.config.settings import ApprovalMode
+from taskweaver_ext.console.guidance import help_text
+from taskweaver_ext.console.request_runner import RequestRunner
+from taskweaver_ext.console.rows import YELLOW
+
+_MAX_HISTORY_LINES = 50
+
+
+class Typist(Protocol):
+    """Where lines come from."""
+
+    mode: Mode
+    """What a line without a prefix is."""
+
+    @property
+    def history(self) -> list[str]:
+        """What was typed, oldest first."""
+
+
+class MisusedError(Exception):
+    """A command was called in a way that makes no sense; the message says how it is meant."""
+
+
+class Commands:
+    """Does what commands say, for one chat, on the thread that owns the terminal."""
+
+    def __init__(self, runner: RequestRunner, typist: Typist) -> None:
+        self._runner = runner
+        self._typist = typist
+        self._say = runner.display.say
+        self._actions: dict[str, Callable[[str], None]] = {
+            "help": self._help,
+            "clear": self._clear,
+            "reset": self._reset,
+            "load": self._load,
+            "save": self._save,
+            "info": self._info,
+            "mode": self._mode,
+            "expand": self._expand,
+            "history": self._history,
+            "artifacts": self._artifacts,
+            "auto": self._auto,
+            "approve": self._approve,
+            "context": self._context,
+            "demo": self._demo,
+        }
+
+    def run(self, name: str, arguments: str) -> bool:
+        """Do what a command says; False when it could not be done, which has been said."""
+        try:
+            self._find(name)(arguments)
+        except MisusedError as error:
+            self._say(str(error), color=YELLOW)
+            return False
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            self._say(f"{where}{error.strerror}", color=YELLOW)
+            return False
+        return True
+
+    def _find(self, name: str) -> Callable[[str], None]:
+        action = self._actions.get(name)
+        if action is None:
+            similar = difflib.get_close_matches(name, COMMANDS, 1)
+            advice = f"Did you mean /{similar[0]}?" if similar else "/help shows all."
+            raise MisusedError(f"There is no command /{name}. {advice}")
+        return action
+
+    def _help(self, _arguments: str) -> None:
+        self._say(help_text())
+
+    def _clear(self, _arguments: str) -> None:
+        self._runner.display.clear_screen()
+
+    def _reset(self, _arguments: str) -> None:
+        self._runner.begin_session()
+        self._say(f"This is a new session: {self._runner.session.session_id}")
+
+    def _load(self, arguments: str) -> None:
+        paths = [Path(word).expanduser().absolute() for word in _words(arguments)]
+        if not paths:
+            raise MisusedError("/load FILE... gives files to the session.")
+        for path in paths:
+            if not path.is_file():
+                raise MisusedError(f"There is no file {path}.")
+        self._runner.files += paths
+        self._say(f"{len(paths)} file(s) will go with your next request.")
+
+    def _save(self, arguments: str) -> None:
+        words = _words(arguments)
+        if len(words) > 1:
+            raise MisusedError("/save [FILE] takes one file; put quotes around a name with spaces.")
+        folder = self._runner.session.session_dir
+        path = Path(words[0]).expanduser() if words else folder / "transcript.json"
+        rounds = [one.to_dict() for one in self._runner.session.rounds]
+        transcript = {"session_id": self._runner.session.session_id, "rounds": rounds}
+        text = json.dumps(transcript, ensure_ascii=False, indent=2, default=str)
+        path.write_text(text, encoding="utf-8", errors="replace")
+        self._say(f"Saved {len(rounds)} round(s) to {path.absolute()}")
+
+    def _info(self, _arguments: str) -> None:
+        runner = self._runner
+        details = [
+            ("session", runner.session.session_id),
+            *runner.source.describe(runner.session),
+            ("mode", self._typist.mode),
+            ("auto", "on" if runner.session.shares_runs else "off"),
+            ("approve", runner.session.approval.mode),
+        ]
+        width = max(len(name) for name, _ in details)
+        lines = [f"{name:<{width}}  {value}" for name, value in details]
+        self._say("\n".join(lines), indent=width + 2)
+
+    def _mode(self, arguments: str) -> None:
+        if arguments and arguments not in MODES:
+            raise MisusedError(f"/mode {'|'.join(MODES)}: what a line without a prefix is.")
+        if arguments:
+            self._typist.mode = arguments
+        self._say(f"Lines without a prefix go to: {self._typist.mode}")
+
+    def _expand(self, arguments: str) -> None:
+        if arguments and not arguments.isdecimal():
+            raise MisusedError(
+                "/expand [NUMBER] shows collapsed output; the notice has its number."
+            )
+        if not self._runner.display.expand(int(arguments) if arguments else None):
+            raise MisusedError("Nothing like that was collapsed, or it is no longer kept.")
+
+    def _history(self, _arguments: str) -> None:
+        self._say("\n".join(self._typist.history[-_MAX_HISTORY_LINES:]))
+
+    def _artifacts(self, _arguments: str) -> None:
+        lines: list[str] = []
+        for folder in (self._runner.session.session_dir, *self._runner.demo_folders):
+            for place in (folder / "cwd", folder / "ces" / "artifacts"):
+                files = [path for path in sorted(place.rglob("*")) if path.is_file()]
+                lines += [str(place)] if files else []
+                lines += [
+                    f"{path.stat().st_size:>12,}  {path.relative_to(place)}" for path in files
+                ]
+        self._say("\n".join(lines) or "No files have been made yet.")
+
+    def _auto(self, arguments: str) -> None:
+        if arguments not in ("", "on", "off"):
+            raise MisusedError("/auto on|off: tell the agent what `>` and `!` lines do.")
+        if arguments:
+            self._runner.session.shares_runs = arguments == "on"
+        state = "told to the agent" if self._runner.session.shares_runs else "not told to the agent"
+        self._say(f"What you run yourself is {state}.")
+
+    def _approve(self, arguments: str) -> None:
+        approval = self._runner.session.approval
+        mode, *patterns = _words(arguments) or [approval.mode]
+        if mode not in get_args(ApprovalMode):
+            raise MisusedError("/approve ask|auto|deny [PATTERN...]; patterns are always allowed.")
+        approval.mode = cast(ApprovalMode, mode)
+        approval.scope = "all" if arguments and mode == "ask" else approval.scope
+        approval.always_allowed += patterns
+        allowed = f" Always allowed: {', '.join(approval.always_allowed)}"
+        kind = "code" if approval.scope == "all" else "shell code"
+        what = {
+            "ask": f"You are asked before {kind} of the agent runs.",
+            "auto": "Code of the agent runs without asking.",
+            "deny": "Code of the agent that would need approval does not run.",
+        }[mode]
+        self._say(what + (allowed if approval.always_allowed else ""))
+
+    def _context(self, arguments: str) -> None:
+        if arguments not in ("", "clear"):
+            raise MisusedError("/context [clear]: show or empty what the agent was told.")
+        session = self._runner.session
+        if arguments == "clear":
+            session.context_blocks.clear()
+            session.memory.rounds.clear()
+            self._say("The agent has forgotten what was said. Variables and files are still there.")
+            return
+        said = len(session.memory.rounds)
+        waiting = "\n".join(f" ◆ {block}" for block in session.context_blocks)
+        self._say(
+            f"The agent remembers {said} request(s) of this session."
+            + (f"\nWith your next one it is told:\n{waiting}" if waiting else "")
+        )
+
+    def _demo(self, _arguments: str) -> None:
+        self._runner.play_demo()
+
+
+def _words(arguments: str) -> list[str]:
+    try:
+        return shlex.split(arguments)
+    except ValueError as error:
+        raise MisusedError(f"{arguments}: {error}.") from error

@@ -1,0 +1,276 @@
+"""The thread that owns the terminal: draws what happens while another thread works.
+
+The caller's thread (the main one) draws and asks; the work is done on a thread of its own.
+It wakes when there is something to show, and while work goes on to turn the spinner;
+when nothing runs, nothing wakes at all. At most `MAX_UPDATES_PER_SECOND` times a second the
+screen changes, the first time after quiet at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from taskweaver_ext.approval import ApprovalRequest
+from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
+from taskweaver_ext.console.inbox import (
+    Inbox,
+    Item,
+    Question,
+    Remark,
+    StopBegan,
+    StopWord,
+    Suspension,
+    WorkEnded,
+)
+from taskweaver_ext.console.prompt import Prompt, QuestionRefusedError
+from taskweaver_ext.console.screen import Screen
+from taskweaver_ext.console.transcript import Transcript
+from taskweaver_ext.events.types import PostEventType, TaskWeaverEvent
+
+MAX_UPDATES_PER_SECOND = 30
+_UPDATE_SECONDS = 1 / MAX_UPDATES_PER_SECOND
+_SPINNER_SECONDS = 0.125
+_EXPANDED_ROWS_PER_UPDATE = 500
+
+T = TypeVar("T")
+
+
+class Work(Generic[T]):
+    """Something that is done on a thread of its own."""
+
+    def __init__(self, do: Callable[[], T], on_end: Callable[[], None]) -> None:
+        self._do = do
+        self._on_end = on_end
+        self._result: list[T] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="taskweaver-chat-execution")
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def result(self) -> T:
+        """Wait for the end and return what came of it, or raise what it raised."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
+
+    def _run(self) -> None:
+        try:
+            self._result.append(self._do())
+        except BaseException as error:  # noqa: BLE001 - raised again by `result`
+            self._error = error
+        finally:
+            self._on_end()
+
+
+class Display:
+    """Shows a session on a screen."""
+
+    def __init__(
+        self,
+        screen: Screen,
+        transcript: Transcript,
+        prompt: Prompt | None = None,
+        *,
+        has_spinner: bool = True,
+    ) -> None:
+        """Own the screen.
+
+        Args:
+            prompt: Asks questions; without it nobody can be asked.
+            has_spinner: Whether live rows are shown.
+        """
+        self.inbox = Inbox()
+        self.transcript = transcript
+        self._screen = screen
+        self._prompt = prompt
+        self._has_spinner = has_spinner
+        self._began = 0.0
+        self._drawn_at = 0.0
+        self._is_stale = False
+        self._has_ended = False
+        self._asked: Question | None = None
+        self._is_expanding = False
+        self._questions: list[Question] = []
+
+    def run(self, do: Callable[[], T], on_question_refused: Callable[[], None]) -> T:
+        """Do something on another thread and show what happens meanwhile.
+
+        Args:
+            on_question_refused: Called when the person presses Ctrl-C instead of answering.
+        """
+        self._began = time.monotonic()
+        self._has_ended = False
+        work = Work(do, lambda: self.inbox.put(WorkEnded()))
+        work.start()
+        try:
+            while not self._has_ended:
+                self._take(self.inbox.take(self._patience()))
+                while self._questions and not self._has_ended:
+                    self._ask(self._questions.pop(0), on_question_refused)
+                if time.monotonic() - self._drawn_at >= _UPDATE_SECONDS:
+                    self.draw()
+        finally:
+            self.settle()
+        return work.result()
+
+    def draw(self) -> None:
+        """Bring the screen up to date."""
+        width, height = self._screen.size()
+        self.transcript.resize(width, height)
+        is_live = self._has_spinner and not self._has_ended and self._asked is None
+        live = self.transcript.live_rows(time.monotonic() - self._began) if is_live else []
+        self._screen.update(self.transcript.take_rows(), live)
+        self._drawn_at = time.monotonic()
+        self._is_stale = False
+
+    def settle(self) -> None:
+        """Show all that is left, and no live rows."""
+        self._has_ended = True
+        self.draw()
+
+    def show_waiting(self) -> None:
+        """Show what has come while nothing ran, such as late output."""
+        while (item := self.inbox.take(0)) is not None:
+            self._take(item)
+        self.draw()
+
+    @contextlib.contextmanager
+    def showing_above(self, prompt: Prompt) -> Iterator[None]:
+        """Show what comes above a prompt for as long as the block lasts."""
+        # The prompt looks once more when it begins: until then nobody can interrupt it.
+        prompt.on_begin = self.inbox.on_arrival = lambda: prompt.interject(self.show_waiting)
+        try:
+            self.show_waiting()
+            yield
+        finally:
+            prompt.on_begin = self.inbox.on_arrival = None
+
+    def say(self, text: str, *, color: str = "", indent: int = 0) -> None:
+        """Show something of our own at once; for the thread that owns the terminal."""
+        self.transcript.say(text, color=color, indent=indent)
+        self.draw()
+
+    def clear_screen(self) -> None:
+        """Begin again at the top of the screen; the scrollback stays."""
+        self._screen.clear()
+
+    def expand(self, number: int | None) -> bool:
+        """Show what was collapsed; False when nothing was. Ctrl-C ends it."""
+        found = self.transcript.expand(number)
+        if found is None:
+            return False
+        width, _ = self._screen.size()
+        rows: list[str] = []
+        self._is_expanding = True
+        for line_rows in found[1].rows(width, self.transcript.painter):
+            rows += line_rows
+            if not self._is_expanding:
+                rows = [*rows, "[Cancelled]"]
+                break
+            if len(rows) >= _EXPANDED_ROWS_PER_UPDATE:
+                self._screen.update(rows, [])
+                rows = []
+        self._screen.update(rows, [])
+        return True
+
+    def note_stop(self, how: StopWord) -> None:
+        """Show soon that what runs is being stopped; for any thread."""
+        self.inbox.put(StopBegan(how))
+
+    def suspend_with(self, suspend: Callable[[], None]) -> None:
+        """Call `suspend` soon, with nothing of ours on its way to the screen; for any thread."""
+        self.inbox.put(Suspension(suspend))
+
+    def stop_expanding(self) -> None:
+        """End `expand` before its end; for any thread."""
+        self._is_expanding = False
+
+    def remark(self, text: str, *, color: str = "") -> None:
+        """Show something of our own soon; for any thread."""
+        self.inbox.put(Remark(text, color))
+
+    def show_approval(self, request: ApprovalRequest) -> None:
+        """Show soon what somebody has to decide about; for any thread."""
+        self.inbox.put(request)
+
+    def answer_for(self, question: Question) -> str | None:
+        """Ask the person; for any thread but the one that owns the terminal."""
+        if self._prompt is None:
+            return None
+        self.inbox.put(question)
+        return question.answer.get()
+
+    def input_for(self, prompt: str, password: bool) -> str:
+        """Answer `input()` and `getpass()` of running code."""
+        answer = self.answer_for(Question(prompt, is_secret=password, is_from_code=True))
+        return END_OF_INPUT if answer is None else answer
+
+    def _patience(self) -> float | None:
+        if self._is_stale:
+            return max(0.001, self._drawn_at + _UPDATE_SECONDS - time.monotonic())
+        return _SPINNER_SECONDS if self._has_spinner else None
+
+    def _take(self, item: Item | None) -> None:
+        self._is_stale = self._is_stale or item is not None
+        match item:
+            case TaskWeaverEvent():
+                self.transcript.resize(*self._screen.size())  # its rows are made for good
+                self.transcript.handle(item)
+                if _ends_execution(item):
+                    self._withdraw_question()
+            case ApprovalRequest():
+                self.transcript.show_approval(item)
+            case Question():
+                self._questions.append(item)
+            case Remark():
+                self.transcript.say(item.text, color=item.color)
+            case StopBegan():
+                self.transcript.stop_word = item.how
+            case Suspension():
+                self._screen.update(self.transcript.take_rows(), [])
+                item.suspend()
+            case WorkEnded():
+                self._has_ended = True
+                self._withdraw_question(is_over=True)
+            case None:
+                self._is_stale = self._is_stale or self._has_spinner
+
+    def _ask(self, question: Question, on_refused: Callable[[], None]) -> None:
+        assert self._prompt is not None
+        self._asked = question
+        began = time.monotonic()
+        answer = None
+        try:
+            with self.showing_above(self._prompt):
+                if self._asked is not None:
+                    answer = self._prompt.ask(question)
+        except EOFError:
+            pass
+        except QuestionRefusedError:
+            on_refused()
+        finally:
+            self._asked = None
+            self._began += time.monotonic() - began
+            question.answer.put(answer)
+
+    def _withdraw_question(self, *, is_over: bool = False) -> None:
+        question = self._asked
+        if question is not None and (is_over or question.is_from_code) and self._prompt is not None:
+            self._asked = None
+            self._prompt.withdraw()
+
+
+def _ends_execution(event: TaskWeaverEvent) -> bool:
+    """Whether code that was running has ended, so that its question is moot."""
+    if event.t in (PostEventType.post_end, PostEventType.post_error):
+        return True
+    if event.t is PostEventType.post_attachment_update and "type" in event.extra:
+        return event.extra["type"].value == "execution_status"
+    return False

@@ -1,0 +1,201 @@
+"""What one execution wrote, as rows under the frame: finished ones, and those still changing.
+
+Output beyond `rows_in_full` rows is collapsed: the screen shows how much is hidden and the
+last `TAIL_ROWS` rows, and the hidden lines are kept for whoever asks for them. So a flood
+costs the screen next to nothing, and memory nothing at all: what is hidden is on the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import IO
+
+from taskweaver_ext.ces.execution.results import StreamName
+from taskweaver_ext.console.rows import (
+    DIM,
+    ERROR_OUTPUT,
+    NO_LIMIT,
+    OUTPUT,
+    RED,
+    Painter,
+    framed,
+)
+from taskweaver_ext.text.terminal import LineFolder
+
+ROWS_IN_FULL = 200
+TAIL_ROWS = 20
+PARTIAL_ROWS = 3
+"""How much of a line that may still change is shown."""
+
+_LINE_CHARS = 8192
+"""Longer lines go to the screen in pieces: they are not to be measured again and again."""
+_MEMORY_BYTES = 1 << 20
+_ERROR_MARK = "\x01"
+"""Before a kept line of standard error; no line contains it, because folders remove it."""
+FRAMES: Mapping[StreamName, str] = {"stdout": OUTPUT, "stderr": ERROR_OUTPUT}
+_COLORS: dict[StreamName, str] = {"stdout": "", "stderr": RED}
+
+
+class HiddenLines:
+    """The lines that were collapsed, in a file of their own until `close`."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._failure: OSError | None = None
+        self._file: IO[str] = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - `close` ends it
+            max_size=_MEMORY_BYTES, mode="w+", encoding="utf-8", errors="replace", newline="\n"
+        )
+
+    def add(self, stream: StreamName, lines: list[str]) -> None:
+        """Keep lines of one stream, as long as there is room on the disk."""
+        self.count += len(lines)
+        if self._failure is not None:
+            return
+        mark = _ERROR_MARK if stream == "stderr" else ""
+        try:
+            self._file.write(mark + f"\n{mark}".join(lines) + "\n")
+        except OSError as error:
+            self._failure = error
+
+    def rows(self, width: int, painter: Painter) -> Iterator[list[str]]:
+        """Yield all of them again as framed rows, a line at a time."""
+        if self._failure is not None:
+            text = f"These lines were not kept: {self._failure.strerror}."
+            yield _framed(OUTPUT, "stdout", text, width, painter)
+            return
+        self._file.seek(0)
+        try:
+            for line in self._file:
+                stream: StreamName = "stderr" if line.startswith(_ERROR_MARK) else "stdout"
+                text = line.removeprefix(_ERROR_MARK).removesuffix("\n")
+                yield _framed(FRAMES[stream], stream, text, width, painter)
+        finally:
+            self._file.seek(0, 2)
+
+    def close(self) -> None:
+        """Forget them."""
+        with contextlib.suppress(OSError):  # what was never written is not missed
+            self._file.close()
+
+
+class OutputBlock:
+    """The output of one execution.
+
+    `feed` returns rows that will not change any more; `live_rows` are those that may.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        painter: Painter,
+        *,
+        number: int = 1,
+        rows_in_full: int = ROWS_IN_FULL,
+        frames: Mapping[StreamName, str] = FRAMES,
+    ) -> None:
+        """Begin without output.
+
+        Args:
+            number: What `/expand` calls it.
+            rows_in_full: From here on output is collapsed.
+            frames: What rows of each stream begin with.
+        """
+        self.width = width
+        self.number = number
+        self.hidden: HiddenLines | None = None
+        """What was collapsed, if anything was."""
+        self._painter = painter
+        self._frames = frames
+        self._rows_left = rows_in_full
+        self._tail: deque[tuple[StreamName, str]] = deque(maxlen=TAIL_ROWS)
+        # A multiple of the width: pieces of one long line then join without a gap.
+        content = max(4, width - len(OUTPUT))
+        chars = _LINE_CHARS if width == NO_LIMIT else max(1, _LINE_CHARS // content) * content
+        self._folders: dict[StreamName, LineFolder] = {
+            stream: LineFolder(painter.has_color, max_line_chars=chars)
+            for stream in ("stdout", "stderr")
+        }
+
+    def feed(self, stream: StreamName, text: str) -> list[str]:
+        """Take the next piece of output and return the rows it completed."""
+        rows: list[str] = []
+        if lines := self._folders[stream].feed(text):
+            for other, folder in self._folders.items():
+                if other != stream:  # what was complete before stays above
+                    rows += self._take(other, folder.release())
+        return rows + self._take(stream, lines)
+
+    def break_line(self, stream: StreamName) -> list[str]:
+        """Return the rows of a line that is not complete; what follows begins another."""
+        return self._take(stream, self._folders[stream].close())
+
+    def close(self) -> list[str]:
+        """Return the last rows: lines that were never completed, and the end of what is hidden."""
+        rows: list[str] = []
+        for stream in self._folders:
+            rows += self.break_line(stream)
+        if self.hidden is not None:
+            rows += [*self._notice(), *self._tail_rows(TAIL_ROWS)]
+        return rows
+
+    def forget(self) -> None:
+        """Give up what was collapsed."""
+        if self.hidden is not None:
+            self.hidden.close()
+            self.hidden = None
+
+    def live_rows(self, height: int) -> list[str]:
+        """What may still change, in at most `height` rows."""
+        rows: list[str] = []
+        for stream, folder in self._folders.items():
+            for line in folder.open_lines:
+                rows += self._framed(stream, line)[-PARTIAL_ROWS:]
+        if self.hidden is not None:
+            room = height - len(rows) - 1
+            rows = [*self._notice(), *self._tail_rows(min(TAIL_ROWS, max(1, room))), *rows]
+        return rows[-max(1, height) :]
+
+    def _take(self, stream: StreamName, lines: list[str]) -> list[str]:
+        rows: list[str] = []
+        for number, line in enumerate(lines):
+            if self._rows_left <= 0:
+                self._hide(stream, lines[number:])
+                break
+            new = self._framed(stream, line)
+            self._rows_left -= len(new)
+            rows += new
+        return rows
+
+    def _hide(self, stream: StreamName, lines: list[str]) -> None:
+        if self.hidden is None:
+            self.hidden = HiddenLines()
+        self.hidden.add(stream, lines)
+        self._tail.extend((stream, line) for line in lines[-TAIL_ROWS:])
+
+    def _notice(self) -> list[str]:
+        count = self.hidden.count - len(self._tail) if self.hidden else 0
+        if count <= 0:
+            return []
+        what = f"⋯ {count:,} more lines; /expand {self.number} shows them"
+        return [self._painter.paint(OUTPUT + what, DIM)]
+
+    def _tail_rows(self, limit: int) -> list[str]:
+        rows: deque[str] = deque()
+        for stream, line in reversed(self._tail):
+            rows.extendleft(reversed(self._framed(stream, line)))
+            if len(rows) >= limit:
+                break
+        return list(rows)[-limit:]
+
+    def _framed(self, stream: StreamName, line: str) -> list[str]:
+        return _framed(self._frames[stream], stream, line, self.width, self._painter)
+
+
+def _framed(frame: str, stream: StreamName, line: str, width: int, painter: Painter) -> list[str]:
+    color = _COLORS[stream]
+    return framed(
+        line, width, painter, first=frame, rest=frame, first_color=color or DIM, color=color
+    )

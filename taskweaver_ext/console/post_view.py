@@ -1,0 +1,363 @@
+"""One post on the screen: its frame, what is attached to it, and the code it writes and runs.
+
+Pure: pieces of the post come in, rows come out. One thing grows at a time; when
+another begins, the one before is finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from taskweaver_ext.approval import ApprovalRequest
+from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
+from taskweaver_ext.console.output_block import OutputBlock
+from taskweaver_ext.console.plan_news import PlanNews
+from taskweaver_ext.console.rows import (
+    BOLD,
+    CYAN,
+    DIM,
+    END,
+    GREEN,
+    MESSAGE,
+    OUTPUT,
+    RED,
+    YELLOW,
+    Painter,
+    cell_width,
+    framed,
+)
+from taskweaver_ext.console.text_block import TextBlock
+from taskweaver_ext.conversation import UNKNOWN_ROLE, AttachmentId, AttachmentType, RoleName
+from taskweaver_ext.events.types import AttachmentExtra, CodeExecExtra
+from taskweaver_ext.text.terminal import strip_terminal
+
+USER: RoleName = "User"
+
+_NOT_SHOWN = {AttachmentType.reply_type, AttachmentType.shared_memory_entry}
+_PLANS = {AttachmentType.init_plan, AttachmentType.plan}
+_GOES_ON = "InProcess"
+"""The stop state that goes without saying."""
+_DIMMED = {AttachmentType.thought, AttachmentType.plan_reasoning}
+_VERDICTS = {AttachmentType.verification, AttachmentType.execution_status}
+_GOOD_VERDICTS = ("CORRECT", "SUCCESS", "NONE")
+_PREVIEW_ROWS = 8
+"""How much of a message that is still being written is shown."""
+_ERROR_LINES = 20
+_TITLE_CHARS = 200
+
+
+class PostView:
+    """What is to be seen of one post; `rows` collects what will not change any more."""
+
+    def __init__(
+        self,
+        role: RoleName,
+        width: int,
+        painter: Painter,
+        new_output: Callable[[int], OutputBlock],
+        plans: PlanNews,
+    ) -> None:
+        """Begin a post of a role.
+
+        Args:
+            new_output: Makes a block for the output of an execution, for a width.
+            plans: Knows the plans of the round so far.
+        """
+        self.role = role
+        self.rows: list[str] = []
+        self.status = ""
+        """What the role is doing, in its own words."""
+        self.send_to: RoleName = UNKNOWN_ROLE
+        self.message = ""
+        self._width = width
+        self._painter = painter
+        self._new_output = new_output
+        self._has_frame = False
+        self._open: TextBlock | OutputBlock | None = None
+        self._open_key: AttachmentId | ExecutionId | str = ""
+        self._reply_type = ""
+        self._code_source = ""
+        """Code comes twice, as an attachment and to the panel; what begins is what is shown."""
+        self._code = ""
+        self._step = ""
+        self._stop_state = ""
+        self._plans = plans
+        self._plan: AttachmentExtra | None = None
+        """The plan that is being written."""
+        self._has_output = False
+        self._status_shown = False
+        self._timings = ""
+        self._verdict = ""
+        """How the user's own code ended."""
+        self._is_of_user = role == USER  # who knows what he or she has just typed
+
+    @property
+    def step(self) -> str:
+        """Where in its plan the role is."""
+        return strip_terminal(self._step).strip().partition("\n")[0]
+
+    @property
+    def title(self) -> str:
+        """What the post is known by once it has ended: the first line of its code."""
+        return strip_terminal(self._code[:_TITLE_CHARS]).strip().partition("\n")[0] or self.role
+
+    def resize(self, width: int) -> None:
+        """Take another width from now on."""
+        self._width = width
+        if self._open is not None:
+            self._open.width = width
+
+    def attach(self, text: str, extra: AttachmentExtra) -> None:
+        """Show the next piece of an attachment."""
+        kind = extra["type"]
+        if kind is AttachmentType.reply_type:
+            self._reply_type += text
+        if kind is AttachmentType.current_plan_step:
+            self._step += text
+        is_code = kind is AttachmentType.reply_content
+        if is_code:
+            self._code += text
+        if text and self._plan is not None and self._plan["id"] != extra["id"]:
+            self._end_plan()
+        if text and kind in _PLANS:
+            self._plan = extra
+            text = self._plans.take(text)
+        if kind in _NOT_SHOWN or (is_code and (self._is_of_user or self._repeats("reply"))):
+            return
+        if kind is AttachmentType.stop:
+            self._take_stop_state(text, is_end=extra["is_end"])
+        elif kind is AttachmentType.execution_result:
+            self._show_result(text)
+        elif kind in _VERDICTS:
+            self._show_verdict(kind, text)
+        else:
+            self._show_text(kind, text, extra)
+
+    def output(self, stream: StreamName, text: str, execution_id: ExecutionId) -> None:
+        """Show what running code wrote."""
+        self._begin_frame()
+        if not isinstance(self._open, OutputBlock) or self._open_key != execution_id:
+            self._finish_open()
+            self._open, self._open_key = self._new_output(self._width), execution_id
+        self._has_output = True
+        self.rows += self._open.feed(stream, text)
+
+    def code_exec(self, text: str, extra: CodeExecExtra) -> None:
+        """Show a piece of the code being written and run."""
+        match extra["sub_type"]:
+            case "code_exec.program.name":
+                self.item("program", text, color=BOLD)
+            case "code_exec.objective":
+                self.item("objective", text)
+            case "code_exec.code":
+                self._show_code(text, extra)
+            case "code_exec.contract":
+                self._show_contract(extra.get("payload") or {})
+            case "code_exec.status":
+                self._take_status(extra.get("payload") or {})
+
+    def show_approval(self, request: ApprovalRequest) -> None:
+        """Say why somebody has to decide about the code, which is to be seen in full above."""
+        self._finish_open()
+        is_seen = self._code.strip() == request.code.strip()
+        why = f"This runs only if you allow it. {request.reason}"
+        self.item("approval", why if is_seen else f"{why}\n{request.code}", color=YELLOW)
+
+    def say(self, text: str) -> None:
+        """Take the next piece of the message."""
+        if not self.message:
+            self._end_plan()
+            self._finish_open()
+        if not self._is_of_user:
+            self._begin_frame()
+        self.message += text
+
+    def item(self, label: str, text: str, *, color: str = "") -> None:
+        """Show a complete labelled text."""
+        self._begin_text("", label, color, "")
+        self._feed_text(text)
+        self._finish_open()
+
+    def fail(self, message: str) -> None:
+        """Show why the post came to nothing."""
+        self.message = ""
+        self.item("error", message, color=RED)
+
+    def end(self) -> str | None:
+        """Close the frame; return the answer when the post has one for the user."""
+        self._end_plan()
+        self._finish_open()
+        if not self._has_frame and (self._is_of_user or self.send_to == UNKNOWN_ROLE):
+            return None
+        self._begin_frame()
+        if self._is_of_user:
+            self._show_end(self._verdict, GREEN if self._verdict in _GOOD_VERDICTS else RED)
+            return None
+        is_answer = self.send_to == USER
+        if self.message and not is_answer and not self._has_output:
+            self._show_message()
+        self._show_timings()
+        self._show_end("" if self.send_to == UNKNOWN_ROLE else f"sending message to {self.send_to}")
+        return self.message if is_answer else None
+
+    def cut_off(self) -> None:
+        """Close the frame of a post that will not go on."""
+        self._finish_open()
+        if self._has_frame:
+            self._show_end("")
+
+    def live_rows(self, height: int) -> list[str]:
+        """What may still change, in at most `height` rows."""
+        match self._open:
+            case TextBlock():
+                return self._open.live_rows()[-height:]
+            case OutputBlock():
+                return self._open.live_rows(height)
+            case None if self.message and self._has_frame:
+                return self._message_rows(self.message[-4000:])[-min(height, _PREVIEW_ROWS) :]
+            case _:
+                return []
+
+    def _begin_frame(self) -> None:
+        is_new, self._has_frame = not self._has_frame, True
+        if is_new and not self._is_of_user:
+            role = self._painter.paint(strip_terminal(self.role), BOLD)
+            head, tail = (self._painter.paint(part, DIM) for part in (" ╭───< ", " >"))
+            self.rows.append(f"{head}{role}{tail}")
+
+    def _look_of(self, kind: AttachmentType) -> tuple[str, str, str]:
+        """Label, colour and language of an attachment."""
+        if kind is AttachmentType.reply_content and self._language() != "text":
+            return "code", "", self._language()
+        if kind in (AttachmentType.code_error, AttachmentType.invalid_response):
+            return kind.value, YELLOW, ""
+        return kind.value, DIM if kind in _DIMMED else "", ""
+
+    def _language(self) -> str:
+        return self._reply_type.strip() or "python"
+
+    def _repeats(self, source: str) -> bool:
+        self._code_source = self._code_source or source
+        return self._code_source != source
+
+    def _begin_text(self, key: AttachmentId | str, label: str, color: str, language: str) -> None:
+        self._begin_frame()
+        self._finish_open()
+        self._open_key = key
+        self._open = TextBlock(
+            strip_terminal(label), self._width, self._painter, color=color, language=language
+        )
+
+    def _feed_text(self, text: str) -> None:
+        if isinstance(self._open, TextBlock):
+            self.rows += self._open.feed(text)
+
+    def _finish_open(self) -> None:
+        if self._open is not None:
+            self.rows += self._open.close()
+        self._open = None
+        self._open_key = ""
+
+    def _show_code(self, text: str, extra: CodeExecExtra) -> None:
+        if self._repeats("panel"):
+            return
+        key = f"code {extra['execution_id']}"
+        if text and self._open_key != key:
+            self._begin_text(key, "code", "", extra.get("language") or self._language())
+        if self._open_key == key:
+            self._feed_text(text)
+            if extra["completed"]:
+                self._finish_open()
+
+    def _show_contract(self, payload: Mapping[str, Any]) -> None:
+        files = payload.get("contract") or []
+        table = [
+            [str(file.get(name) or "") for name in ("filename", "mime", "visibility")]
+            for file in files
+        ]
+        widths = [max(map(cell_width, column)) for column in zip(*table, strict=True)]
+        lines = []
+        for cells, file in zip(table, files, strict=True):
+            padded = [
+                cell + " " * (width - cell_width(cell))
+                for cell, width in zip(cells, widths, strict=True)
+            ]
+            lines.append("  ".join([*padded, str(file.get("description") or "")]).rstrip())
+        count = f"{len(files)} file{'s' if len(files) != 1 else ''} promised"
+        self.item("contract", "\n".join([count, *lines]))
+
+    def _take_status(self, payload: Mapping[str, Any]) -> None:
+        status = payload.get("status")
+        self.status = {"gen": "writing code", "exec": "running code"}.get(str(status), "")
+        timings = payload.get("timings") or {}
+        parts = [
+            f"{what} in {timings[name] / 1000:.1f} s"
+            for name, what in (("codegen", "written"), ("exec", "ran"))
+            if timings.get(name) is not None
+        ]
+        self._timings = ", ".join(parts) if status in ("done", "error") else ""
+        error = payload.get("error")
+        if status == "error" and isinstance(error, Mapping) and not self._status_shown:
+            self._finish_open()
+            if not error.get("managed"):
+                self.item("error", str(error.get("message") or error.get("code")), color=RED)
+
+    def _show_verdict(self, kind: AttachmentType, text: str) -> None:
+        is_good = text.strip().upper() in _GOOD_VERDICTS
+        if kind is AttachmentType.execution_status:
+            self._status_shown = True
+            if self._is_of_user:
+                self._begin_frame()
+                self._finish_open()
+                self._verdict = text.strip()
+                return
+        self.item(kind.value, text, color=GREEN if is_good else RED)
+
+    def _show_text(self, kind: AttachmentType, text: str, extra: AttachmentExtra) -> None:
+        if text and self._open_key != extra["id"]:
+            self._begin_text(extra["id"], *self._look_of(kind))
+        if self._open_key == extra["id"]:
+            self._feed_text(text)
+            if extra["is_end"]:
+                self._finish_open()
+
+    def _end_plan(self) -> None:
+        if self._plan is not None:
+            self._show_text(self._plan["type"], self._plans.end(), self._plan)
+            self._plan = None
+
+    def _take_stop_state(self, text: str, *, is_end: bool) -> None:
+        self._stop_state += text
+        if is_end and self._stop_state != _GOES_ON:
+            self.item(AttachmentType.stop.value, self._stop_state)
+
+    def _show_result(self, text: str) -> None:
+        """Say what came of it, unless that has been seen live."""
+        if self._has_output:
+            return
+        lines = text.rstrip().split("\n")
+        if len(lines) > _ERROR_LINES:
+            lines = [f"⋯ {len(lines) - _ERROR_LINES:,} more lines", *lines[-_ERROR_LINES:]]
+        self.item(AttachmentType.execution_result.value, "\n".join(lines))
+
+    def _show_end(self, text: str, color: str = DIM) -> None:
+        row = self._painter.paint(END, DIM) + self._painter.paint(strip_terminal(text), color)
+        self.rows.append(row if text else self._painter.paint(END.rstrip(), DIM))
+
+    def _show_timings(self) -> None:
+        if self._timings:
+            self.rows.append(self._painter.paint(f"{OUTPUT}({self._timings})", DIM))
+            self._timings = ""
+
+    def _show_message(self) -> None:
+        self.rows += self._message_rows(self.message)
+
+    def _message_rows(self, message: str) -> list[str]:
+        first, *others = strip_terminal(message).strip().split("\n")
+        rows = framed(
+            first, self._width, self._painter, first=MESSAGE, first_color=CYAN, is_prose=True
+        )
+        for line in others:
+            rows += framed(line, self._width, self._painter, first=OUTPUT, is_prose=True)
+        return rows

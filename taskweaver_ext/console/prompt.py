@@ -1,0 +1,244 @@
+"""Where a person types: history, editing of several lines, completion."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application, get_app
+from prompt_toolkit.application.run_in_terminal import run_in_terminal
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.lexers import DynamicLexer, Lexer, PygmentsLexer
+from prompt_toolkit.output import ColorDepth
+
+from taskweaver_ext.chat.requests import Mode, is_complete, parse_request, prefix_width
+from taskweaver_ext.console.inbox import Question
+from taskweaver_ext.console.rows import OUTPUT, Painter
+from taskweaver_ext.console.screen import fit
+from taskweaver_ext.console.terminal_hold import suspend_all
+from taskweaver_ext.text.terminal import strip_terminal
+
+PROMPTS: dict[Mode, str] = {"agent": "You ▸ ", "python": ">>> ", "shell": "$ "}
+_CONTINUATION = "… "
+_INDENT = "    "
+
+
+class QuestionRefusedError(Exception):
+    """Ctrl-C was pressed at an empty prompt, or a question was not answered."""
+
+
+class Prompt:
+    """Reads what a person types, on the thread that owns the terminal.
+
+    While it waits, `interject` may print above it, and `withdraw` and `leave` make it give
+    up. All three are for any thread, `leave` also for a signal handler.
+    """
+
+    def __init__(self, painter: Painter, history_path: Path | None, completer: Completer) -> None:
+        self.mode: Mode = "agent"
+        self._painter = painter
+        self._application: Application[str] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_left = False
+        self.on_begin: Callable[[], None] | None = None
+        """Called on the prompt's thread as soon as a prompt waits."""
+        self._lines: PromptSession[str] = PromptSession(
+            history=_history(history_path),
+            completer=completer,
+            complete_while_typing=False,
+            complete_in_thread=True,
+            multiline=True,
+            key_bindings=self._line_bindings(),
+            prompt_continuation=self._continuation,
+            lexer=DynamicLexer(self._lexer) if painter.has_color else None,
+            color_depth=None if painter.has_color else ColorDepth.DEPTH_1_BIT,
+            include_default_pygments_style=painter.has_color,
+        )
+        # The window's signal tells of a new size; asking for it twice a second is idle work.
+        self._lines.app.terminal_size_polling_interval = None
+
+    @property
+    def history(self) -> list[str]:
+        """What was typed, oldest first."""
+        return list(self._lines.history.get_strings())
+
+    def read(self) -> str:
+        """Wait for a request.
+
+        Raises:
+            EOFError: Ctrl-D, or somebody called `withdraw` or `leave`.
+            QuestionRefusedError: Ctrl-C at an empty prompt.
+        """
+        message = self._painter.paint(fit(PROMPTS[self.mode], sys.stdout.encoding), "1;36")
+        return self._run(self._lines, message=ANSI(message))
+
+    def ask(self, question: Question) -> str:
+        """Wait for an answer.
+
+        Raises:
+            EOFError: Ctrl-D, or somebody called `withdraw` or `leave`.
+            QuestionRefusedError: Ctrl-C.
+        """
+        lines: PromptSession[str] = PromptSession(
+            history=InMemoryHistory(),
+            key_bindings=self._question_bindings(),
+            multiline=bool(question.language),
+            color_depth=None if self._painter.has_color else ColorDepth.DEPTH_1_BIT,
+        )
+        lines.app.terminal_size_polling_interval = None
+        # Kernels ask for a password without a word.
+        words = question.prompt or ("Password: " if question.is_secret else "")
+        before, _, last = strip_terminal(words).rpartition("\n")
+        frame = fit(OUTPUT, sys.stdout.encoding)
+        shown = "".join(f"{frame}{line}\n" for line in before.split("\n") if before)
+        return self._run(
+            lines,
+            message=f"{shown}{frame}{last}",
+            default=question.default,
+            is_password=question.is_secret,
+            prompt_continuation=frame,
+        )
+
+    def interject(self, show: Callable[[], None]) -> None:
+        """Call `show` on the prompt's thread, with the prompt out of the way; from any thread."""
+        self._call(lambda application: run_in_terminal(show))
+
+    def withdraw(self) -> None:
+        """Make a prompt that waits raise EOFError; from any thread."""
+        self._call(_exit_with_end_of_file)
+
+    def leave(self) -> None:
+        """Make this and every later prompt raise EOFError."""
+        self._is_left = True
+        self._call(_exit_with_end_of_file)
+
+    def _call(self, what: Callable[[Application[str]], object]) -> None:
+        application, loop = self._application, self._loop
+        if application is None or loop is None:
+            return
+
+        def call() -> None:
+            if application.is_running and not application.is_done:
+                what(application)
+
+        try:
+            loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            return  # the prompt has just ended
+
+    def _run(self, lines: PromptSession[str], **options: Any) -> str:  # noqa: ANN401 - its options
+        def begin() -> None:
+            self._loop = asyncio.get_running_loop()
+            self._application = get_app()
+            if self.on_begin is not None:
+                self.on_begin()
+            if self._is_left:
+                self.leave()
+
+        try:
+            return lines.prompt(pre_run=begin, **options)
+        except KeyboardInterrupt as error:
+            raise QuestionRefusedError from error
+        finally:
+            self._application = self._loop = None
+
+    def _continuation(self, width: int, _line_number: int, wrap_count: int) -> str:
+        """What stands before a further line, as wide as what stands before the first.
+
+        Nothing does where the screen's edge cut a line.
+        """
+        cells = width + prefix_width(self._lines.default_buffer.text)
+        return "" if wrap_count else fit(f"{_CONTINUATION:>{cells}}", sys.stdout.encoding)
+
+    def _lexer(self) -> Lexer | None:
+        request = parse_request(self._lines.default_buffer.text, self.mode)
+        if request.kind not in ("python", "shell"):
+            return None
+        # Only now: the first prompt need not wait for it.
+        from pygments.lexers.python import PythonLexer
+        from pygments.lexers.shell import BashLexer
+
+        return PygmentsLexer(PythonLexer if request.kind == "python" else BashLexer)
+
+    def _line_bindings(self) -> KeyBindings:
+        bindings = self._question_bindings()
+
+        @bindings.add("c-m", filter=Condition(lambda: not _is_searching()))
+        @bindings.add("c-j", filter=Condition(lambda: not _is_searching()))
+        def _(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if buffer.complete_state and buffer.complete_state.current_completion:
+                buffer.complete_state = None
+            elif buffer.document.is_cursor_at_the_end and not is_complete(buffer.text, self.mode):
+                buffer.insert_text("\n" + _indent_after(buffer.document.current_line))
+            else:
+                buffer.validate_and_handle()
+
+        @bindings.add("escape", "c-m")
+        @bindings.add("escape", "c-j")
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        return bindings
+
+    def _question_bindings(self) -> KeyBindings:
+        bindings = KeyBindings()
+
+        @bindings.add("c-c")
+        @bindings.add("<sigint>")
+        def _(event: KeyPressEvent) -> None:
+            if event.current_buffer.text:
+                event.current_buffer.reset()
+            else:
+                event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
+
+        @bindings.add("c-z")
+        def _(event: KeyPressEvent) -> None:
+            suspend_all()
+
+        return bindings
+
+
+def _history(path: Path | None) -> History:
+    """Keep what is typed in a file, if it can be written."""
+    if path is None:
+        return InMemoryHistory()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+    except OSError:
+        return InMemoryHistory()
+    return _ForgivingHistory(str(path))
+
+
+class _ForgivingHistory(FileHistory):
+    """What was typed; a full disk is no reason to end a chat."""
+
+    def store_string(self, string: str) -> None:
+        """Add to the file, if that can be done."""
+        with contextlib.suppress(OSError):
+            super().store_string(string)
+
+
+def _is_searching() -> bool:
+    return get_app().layout.is_searching
+
+
+def _indent_after(line: str) -> str:
+    """Indent as the line above, and deeper after a colon."""
+    content = line.lstrip("> ") if line.startswith(">") else line
+    indent = content[: len(content) - len(content.lstrip())]
+    return indent + _INDENT if content.rstrip().endswith(":") else indent
+
+
+def _exit_with_end_of_file(application: Application[str]) -> None:
+    application.exit(exception=EOFError)

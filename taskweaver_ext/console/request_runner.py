@@ -1,0 +1,245 @@
+"""Has requests done on the execution thread, shows what happens, and stops them when asked to."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+from taskweaver_ext.approval import ApprovalAnswer, ApprovalRequest
+from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.kernels.client.execution import OnInput
+from taskweaver_ext.chat.chat_session import ChatSession, SessionSource
+from taskweaver_ext.console.display import Display
+from taskweaver_ext.console.inbox import Hearing, Question
+from taskweaver_ext.console.rows import DIM, RED, YELLOW
+from taskweaver_ext.conversation import Round
+from taskweaver_ext.errors import SessionError
+
+PassSignals: TypeAlias = Callable[[Callable[[int], None], Callable[[], None], float], None]
+"""Lets a function hear signals, on a thread of its own, and another one hear when nothing came of
+a signal for so many seconds."""
+
+_PATIENCE_SECONDS = 3.0
+"""How long what was interrupted may take before we speak of killing it; a shell does so itself."""
+
+_CANCELLED = "[Cancelled]"
+_NOT_FOR_SCREENS = ("truncated", "display_skipped")
+"""What these notices miss is collapsed or in the file that is named anyway."""
+
+T = TypeVar("T")
+
+
+class RequestRunner:
+    """Has requests done by a session, one at a time.
+
+    Threads:
+        All methods are called on the thread that owns the terminal, but for `take_signal`
+        and `suggest_killing`, which are for the thread that watches for signals.
+    """
+
+    def __init__(
+        self,
+        source: SessionSource,
+        display: Display,
+        *,
+        can_ask: bool = True,
+        on_idle_signal: Callable[[int], None] = lambda _number: None,
+    ) -> None:
+        """Prepare; `start` makes the first session.
+
+        Args:
+            can_ask: Whether there is a person who answers questions.
+            on_idle_signal: Called for a signal that comes while nothing runs.
+        """
+        self.source = source
+        self.display = display
+        self.session: ChatSession
+        self.hearing: Hearing
+        """What the session says, on its way to the display."""
+        self.files: list[Path] = []
+        """What was given with `/load` and goes with the next request."""
+        self.demo_folders: list[Path] = []
+        """Where demonstrations have made their files."""
+        self.is_asked_to_end = False
+        """Whether a signal other than Ctrl-C has come."""
+        self.is_abandoned = False
+        """Whether nobody sees any more what is done."""
+        self._can_ask = can_ask
+        self._on_idle_signal = on_idle_signal
+        self._stop_count = 0
+        self._is_working = False
+        self._current: ChatSession | None = None
+        """The session that is working, if one is."""
+
+    def start(self, pass_signals_to: PassSignals) -> None:
+        """Make the first session, and hear signals from now on."""
+        pass_signals_to(self.take_signal, self.suggest_killing, _PATIENCE_SECONDS)
+        self._use(self._work(self.source.create))
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether Ctrl-C was pressed during the last request."""
+        return self._stop_count > 0
+
+    def ask_agent(self, request: str) -> Round:
+        """Let the agent answer a request."""
+        files = [{"name": path.name, "path": str(path)} for path in self.files]
+        self.files.clear()
+        try:
+            return self._send(self.session, self.hearing, request, files)
+        finally:
+            if cost := self.source.describe_cost(self.session):
+                self.display.say(f"({cost})", color=DIM)
+
+    def run_code(self, language: str, code: str) -> ExecutionResult:
+        """Run code of the person, and show what it does."""
+        session = self.session
+
+        def run() -> ExecutionResult:
+            with self.hearing.open():
+                return session.run_code(language, code, on_input=self._on_input)
+
+        result = self._work(run, session)
+        if self.is_abandoned:
+            return result
+        self._say_what_matters(result)
+        if session.shares_runs:
+            self.display.say(" ◆ in the agent's context (/context)", color=DIM)
+        return result
+
+    @property
+    def _on_input(self) -> OnInput | None:
+        return self.display.input_for if self._can_ask else None
+
+    def play_demo(self) -> None:
+        """Let a scripted model answer its request in a session of its own."""
+        demo, end_demo = self._work(self.source.create_demo)
+        self.demo_folders.append(demo.session_dir)
+        try:
+            if self.was_stopped:
+                self.display.say(_CANCELLED, color=YELLOW)
+                return
+            self.display.say("[Demo] The model is a script; roles, kernel and output are real.")
+            self.display.say(f"You ▸ {self.source.demo_request}")
+            hearing = Hearing(demo.emitter, self.display.inbox)
+            self._send(demo, hearing, self.source.demo_request, [])
+        finally:
+            for one in demo.rounds:  # it has been seen, and is not to pass for a model's work
+                one.user_query = f"[Demo] {one.user_query}"
+                self.session.rounds.append(one)
+            self._work(end_demo)
+
+    def begin_session(self) -> None:
+        """Put a new session in the place of this one."""
+        old = self.session
+        self._use(self._work(self.source.create))
+        self._work(old.stop)
+        self.session.shares_runs = old.shares_runs
+        approval, before = self.session.approval, old.approval
+        approval.mode, approval.scope = before.mode, before.scope
+        approval.always_allowed = before.always_allowed
+        self.files.clear()
+        self.demo_folders.clear()
+
+    def abandon(self) -> None:
+        """End what runs, at any price and without a word: nobody sees any more what it does."""
+        is_first, self.is_abandoned = not self.is_abandoned, True
+        if is_first and self._current is not None:
+            with contextlib.suppress(SessionError):  # it is over already
+                self._current.interrupt(kill=True)
+
+    def close(self) -> None:
+        """End the session."""
+        self.display.inbox.close()  # nobody takes any more: let those go who wait for room
+        self.session.stop()
+        self.display.transcript.close()
+
+    def _use(self, session: ChatSession) -> None:
+        self.session = session
+        self.hearing = Hearing(session.emitter, self.display.inbox)
+
+    def _send(
+        self, session: ChatSession, hearing: Hearing, message: str, files: list[dict[str, str]]
+    ) -> Round:
+        session.approval.ask = self._ask_approval if self._can_ask else None
+
+        def send() -> Round:
+            with hearing.open():
+                return session.send_message(message, files=files or None, on_input=self._on_input)
+
+        return self._work(send, session)
+
+    def _work(self, do: Callable[[], T], session: ChatSession | None = None) -> T:
+        """Do something on the execution thread; Ctrl-C stops what the session does."""
+        self._stop_count = 0
+        self._current = session
+        self._is_working = True
+        try:
+            result = self.display.run(do, lambda: self.take_signal(signal.SIGINT))
+        finally:
+            self._is_working = False
+            self._current = None
+            failure = self.display.transcript.take_failure()
+            if self._stop_count and session is not None:
+                self.display.say(_CANCELLED, color=YELLOW)
+        if failure and not self._stop_count:
+            self.display.say(f"error: {failure}", color=RED)
+        return result
+
+    def take_signal(self, number: int) -> None:
+        """Stop what runs; at any price the second time, or when we are to end."""
+        is_ctrl_c = number == signal.SIGINT
+        self.is_asked_to_end = self.is_asked_to_end or not is_ctrl_c
+        if not self._is_working:
+            self._on_idle_signal(number)
+            return
+        session = self._current
+        self._stop_count += 1
+        if session is None:
+            return
+        is_last_resort = self._stop_count > 1 or not is_ctrl_c
+        self.display.note_stop("killing" if is_last_resort else "stopping")
+        with contextlib.suppress(SessionError):  # it is over already
+            session.interrupt(kill=is_last_resort)
+
+    def suggest_killing(self) -> None:
+        """Say what can be done about something that does not stop."""
+        if self._current is not None and self._stop_count == 1:
+            self.display.remark(
+                "It has not ended yet. Ctrl-C again kills it, and variables are lost.",
+                color=YELLOW,
+            )
+
+    def _say_what_matters(self, result: ExecutionResult) -> None:
+        for notice in result.notices:
+            if notice.kind not in _NOT_FOR_SCREENS:
+                self.display.say(f"[Notice] {notice.message}", color=YELLOW)
+        for path in result.full_output_paths.values():
+            self.display.say(f"[Whole output] {path}", color=DIM)
+        if result.status is ExecutionStatus.DIED:
+            how = result.death.detail if result.death else "its end is unknown"
+            self.display.say(
+                f"[Died] The kernel is gone ({how}); its variables are lost.", color=RED
+            )
+
+    def _ask_approval(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Let the person decide about code; called on the execution thread."""
+        self.display.show_approval(request)
+        answer = self.display.answer_for(Question("Run it? [y]es, [n]o, [e]dit: "))
+        match (answer or "n").strip().lower():
+            case "y" | "yes":
+                return ApprovalAnswer(True)
+            case "e" | "edit":
+                edited = self.display.answer_for(
+                    Question(
+                        "Edit; Alt-Enter runs it:\n",
+                        default=request.code,
+                        language=request.language,
+                    )
+                )
+                return ApprovalAnswer(edited is not None, code=edited)
+            case _:
+                return ApprovalAnswer(False, reason="The user does not want this code to run.")

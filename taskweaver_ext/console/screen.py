@@ -1,0 +1,177 @@
+"""Terminals and pipes as places for rows.
+
+A terminal keeps finished rows in its scrollback; below them a few live rows are drawn over
+again and again, each change in one write, nothing erased that stays the same. Every row is
+written with line wrapping off: a character that is wider than we think is cut off at the
+edge and cannot push the rows below it. Only rows without a frame are left to the terminal to
+wrap.
+
+Between two updates the cursor waits, hidden, where the live rows begin. Terminals keep it there
+when they are resized, also those that wrap long rows anew, and those whose new size reaches us
+late: however many rows ours have become, they are below the cursor.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import select
+import shutil
+from collections.abc import Iterable
+from typing import Protocol
+
+from taskweaver_ext.console.rows import NO_LIMIT, FreeRow
+
+_WRAP = "\x1b[?7h"
+_DO_NOT_WRAP = "\x1b[?7l"
+_BEGIN = f"\x1b[?2026h{_DO_NOT_WRAP}"
+"""Show nothing until the end of the update; do not wrap lines."""
+_END = f"{_WRAP}\x1b[?2026l"
+_HIDE_CURSOR = "\x1b[?25l"
+_SHOW_CURSOR = "\x1b[?25h"
+_ERASE_REST_OF_LINE = "\x1b[K"
+_ERASE_BELOW = "\x1b[J"
+_ERASE_ALL_FROM_HERE = f"{_ERASE_REST_OF_LINE}\x1b[C{_ERASE_BELOW}\r"
+"""From the start of a row. Some terminals keep what is erased from the top left corner in their
+scrollback; hence the step to the right."""
+_ROWS_PER_WRITE = 1000
+_PLAIN_FRAMES = dict(
+    zip("│├╰╭─►●▸┊╌⋯…◆⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|+++->*>:-~~*" + "|/-\\" * 2 + "|/", strict=True)
+)
+"""What stands for the characters of our own where a terminal does not have them."""
+_FIT = "taskweaver-fit"
+
+
+class Screen(Protocol):
+    """Where rows go; one thread uses it."""
+
+    def size(self) -> tuple[int, int]:
+        """Columns and rows that can be used, as they are now."""
+
+    def update(self, finished: Iterable[str], live: list[str]) -> None:
+        """Add finished rows, and show `live` below them in place of the live rows before."""
+
+    def clear(self) -> None:
+        """Begin again at the top."""
+
+
+class TerminalScreen:
+    """A terminal that can move its cursor."""
+
+    def __init__(self, descriptor: int, encoding: str = "utf-8") -> None:
+        self._descriptor = descriptor
+        self._encoding = encoding
+        self._live: list[str] = []
+        self._live_size = (0, 0)
+        """The terminal's size when the live rows were drawn."""
+
+    def size(self) -> tuple[int, int]:
+        """Columns and rows that can be used, as they are now.
+
+        The last column is not: a cursor that has filled it stays there, and erasing the rest of
+        the row would take the character with it.
+        """
+        try:
+            columns, rows = os.get_terminal_size(self._descriptor)
+        except OSError:  # it is gone; we will hear of that soon
+            columns = rows = 0
+        return (columns or 80) - 1, rows or 24
+
+    def update(self, finished: Iterable[str], live: list[str]) -> None:
+        """Add finished rows, and show `live` below them in place of the live rows before."""
+        rows = list(finished)
+        size = self.size()
+        is_resized = bool(self._live) and size != self._live_size
+        if not rows and live == self._live and not is_resized:
+            return
+        text = [_BEGIN, "\r"]
+        if is_resized:  # rows that are written over would stay parts of longer ones
+            text.append(_ERASE_ALL_FROM_HERE)
+        for row in rows:
+            text.append(_finished(row))
+        text.append(self._redrawn(live, is_moved=bool(rows) or is_resized))
+        if len(live) > 1:
+            text.append(f"\x1b[{len(live) - 1}A")
+        text += ["\r", _END]
+        if bool(live) != bool(self._live):
+            text.append(_HIDE_CURSOR if live else _SHOW_CURSOR)
+        self._live, self._live_size = live, size
+        self._write("".join(text))
+
+    def clear(self) -> None:
+        """Begin again at the top; the scrollback stays."""
+        self._live = []
+        self._write(f"\x1b[H{_ERASE_BELOW}")
+
+    def _redrawn(self, live: list[str], *, is_moved: bool) -> str:
+        """Write over the old live rows, whose place may have moved."""
+        if not live:
+            return _ERASE_ALL_FROM_HERE
+        drawn = []
+        for number, row in enumerate(live):
+            is_same = not is_moved and number < len(self._live) and self._live[number] == row
+            is_last = number == len(live) - 1
+            drawn.append(f"{row}{_ERASE_REST_OF_LINE}" if is_last or not is_same else "")
+        # Whatever is left of older rows is below, also when the terminal has wrapped them anew.
+        return "\r\n".join(drawn) + _ERASE_BELOW
+
+    def _write(self, text: str) -> None:
+        write_all(self._descriptor, text.encode(self._encoding, _FIT))
+
+
+def _finished(row: str) -> str:
+    """A row and its end; what the terminal wraps itself is one line when somebody copies it."""
+    if isinstance(row, FreeRow):
+        return f"{_ERASE_ALL_FROM_HERE}{_WRAP}{row}{_DO_NOT_WRAP}\r\n"
+    return f"{row}{_ERASE_REST_OF_LINE}\r\n"
+
+
+class PlainScreen:
+    """A pipe, a file, or a terminal that can only print: live rows are not shown."""
+
+    def __init__(self, descriptor: int, encoding: str = "utf-8") -> None:
+        self._descriptor = descriptor
+        self._encoding = encoding
+
+    def size(self) -> tuple[int, int]:
+        """Lines are never cut, except on a terminal."""
+        if not os.isatty(self._descriptor):
+            return NO_LIMIT, 24
+        size = shutil.get_terminal_size()
+        return size.columns, size.lines
+
+    def update(self, finished: Iterable[str], live: list[str]) -> None:
+        """Add finished rows."""
+        rows = list(finished)
+        for start in range(0, len(rows), _ROWS_PER_WRITE):
+            text = "\n".join(rows[start : start + _ROWS_PER_WRITE]) + "\n"
+            with contextlib.suppress(OSError):  # nobody reads it, or the disk is full: work goes on
+                write_all(self._descriptor, text.encode(self._encoding, _FIT))
+
+    def clear(self) -> None:
+        """Do nothing: printed is printed."""
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write everything, however often it takes; raises OSError when the other side is gone."""
+    view = memoryview(content)
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [])
+
+
+def fit(text: str, encoding: str) -> str:
+    """Return a text in characters that an encoding has, cell for cell."""
+    return text.encode(encoding, _FIT).decode(encoding)
+
+
+def _replace_unfit(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    unfit = error.object[error.start : error.end]
+    return "".join(_PLAIN_FRAMES.get(character, "?") for character in unfit), error.end
+
+
+codecs.register_error(_FIT, _replace_unfit)

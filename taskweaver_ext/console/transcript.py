@@ -1,0 +1,253 @@
+"""What a session says, as rows of a screen.
+
+Pure: events in, rows out; no terminal, no thread. `rows` are finished and go into the
+scrollback; `live_rows` are drawn again and again below them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Literal, cast
+
+from taskweaver_ext.approval import ApprovalRequest
+from taskweaver_ext.ces.execution.results import StreamName
+from taskweaver_ext.console.inbox import StopWord
+from taskweaver_ext.console.late_output import LateOutput
+from taskweaver_ext.console.markdown import markdown_rows
+from taskweaver_ext.console.output_block import (
+    FRAMES,
+    ROWS_IN_FULL,
+    HiddenLines,
+    OutputBlock,
+)
+from taskweaver_ext.console.plan_news import PlanNews
+from taskweaver_ext.console.post_view import PostView
+from taskweaver_ext.console.rows import DIM, FreeRow, Painter, clip, framed
+from taskweaver_ext.conversation import PostId, RoundId
+from taskweaver_ext.events.types import (
+    AttachmentExtra,
+    CodeExecExtra,
+    EventExtra,
+    ExecutionOutputExtra,
+    PostEventType,
+    RoleExtra,
+    RoundEventType,
+    SessionEventHandlerBase,
+)
+from taskweaver_ext.text.terminal import strip_terminal
+
+MAX_EXPANDABLE = 5
+"""How many collapsed outputs are kept."""
+
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_CTRL_C = {"": "Ctrl-C stops", "stopping": "Ctrl-C again kills", "killing": ""}
+_SPINNER_FRAMES_PER_SECOND = 8
+
+
+class Transcript(SessionEventHandlerBase):
+    """Follow a session and draw it.
+
+    Threads:
+        One: the thread that owns the terminal calls everything.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        height: int,
+        painter: Painter,
+        *,
+        rows_in_full: int = ROWS_IN_FULL,
+        on_answer: Callable[[str], object] | None = None,
+    ) -> None:
+        """Begin with an empty screen.
+
+        Args:
+            rows_in_full: How much output of an execution is shown before it is collapsed.
+            on_answer: Takes answers for the user; without it they are drawn as Markdown.
+        """
+        self.rows: list[str] = []
+        """Finished rows, until somebody takes them."""
+        self.stop_word: StopWord | Literal[""] = ""
+        """How what runs is being ended, if it is."""
+        self.expandable: deque[tuple[int, OutputBlock]] = deque()
+        """Outputs that may have been collapsed, with their numbers, oldest first."""
+        self._width = width
+        self._height = height
+        self._painter = painter
+        self._rows_in_full = rows_in_full
+        self._on_answer = on_answer or self._draw_answer
+        self._posts: dict[PostId, PostView] = {}
+        self._late = LateOutput(painter, lambda frames: self._new_output(self._width, frames))
+        self._step = ""
+        self._plans = PlanNews()
+        self._failure = ""
+        self._output_count = 0
+
+    @property
+    def painter(self) -> Painter:
+        """What rows are coloured with."""
+        return self._painter
+
+    def resize(self, width: int, height: int) -> None:
+        """Draw for another size from now on."""
+        self._width = width
+        self._height = height
+        for post in self._posts.values():
+            post.resize(width)
+
+    def take_rows(self) -> list[str]:
+        """Return the finished rows, each once."""
+        rows, self.rows = self.rows, []
+        return rows
+
+    def take_failure(self) -> str:
+        """Return why a round has failed, once; empty when none has."""
+        failure, self._failure = self._failure, ""
+        self.stop_word = ""
+        return failure
+
+    def handle_post(
+        self, type: PostEventType, msg: str, extra: EventExtra, post_id: PostId, round_id: RoundId
+    ) -> None:
+        """Hear what happened to a post."""
+        if type is PostEventType.post_start:
+            self._late.end_frame()
+            role = cast(RoleExtra, extra)["role"]
+            self._posts[post_id] = PostView(
+                role, self._width, self._painter, self._new_output, self._plans
+            )
+        post = self._posts.get(post_id)
+        if post is None:
+            if type is PostEventType.post_execution_output:
+                self._show_late(post_id, cast(ExecutionOutputExtra, extra))
+            return
+        match type:
+            case PostEventType.post_execution_output:
+                output = cast(ExecutionOutputExtra, extra)
+                post.output(output["stream"], output["text"], output["execution_id"])
+            case PostEventType.post_code_exec:
+                post.code_exec(msg, cast(CodeExecExtra, extra))
+            case PostEventType.post_attachment_update:
+                post.attach(msg, cast(AttachmentExtra, extra))
+            case PostEventType.post_message_update:
+                post.say(msg)
+            case PostEventType.post_send_to_update:
+                post.send_to = cast(RoleExtra, extra)["role"]
+            case PostEventType.post_status_update:
+                post.status = msg
+            case PostEventType.post_error:
+                post.fail(msg)
+            case PostEventType.post_start | PostEventType.post_end:
+                pass
+        self._step = post.step or self._step
+        self._take_from(post)
+        if type is PostEventType.post_end:
+            self._end_post(post_id, post)
+
+    def handle_round(
+        self, type: RoundEventType, msg: str, extra: EventExtra, round_id: RoundId
+    ) -> None:
+        """Hear what happened to a round."""
+        if type is RoundEventType.round_error:
+            self.cut_off()
+            self._failure = msg
+        elif type is RoundEventType.round_end:
+            self.cut_off()
+            self._step = ""
+            self._plans = PlanNews()
+
+    def cut_off(self) -> None:
+        """Finish all that is open: nothing more will come."""
+        for post_id, post in self._posts.items():
+            post.cut_off()
+            self._take_from(post)
+            self._late.remember(post_id, post.title)
+        self._posts.clear()
+
+    def say(self, text: str, *, color: str = "", indent: int = 0) -> None:
+        """Show something of our own; rows that a long line goes on in are indented."""
+        self._late.end_frame()
+        rest = " " * indent
+        for line in strip_terminal(text).split("\n"):
+            rows = framed(
+                line, self._width, self._painter, first="", rest=rest, color=color, is_prose=True
+            )
+            self.rows += map(FreeRow, rows)
+
+    def show_approval(self, request: ApprovalRequest) -> None:
+        """Say in the current post why somebody has to decide about its code."""
+        if post := self._current_post():
+            post.show_approval(request)
+            self._take_from(post)
+
+    def live_rows(self, seconds: float) -> list[str]:
+        """What is drawn below the finished rows while something has been running so long."""
+        post = self._current_post()
+        room = max(1, self._height - 3)
+        rows = post.live_rows(room) if post else []
+        return [*rows, self._status_row(post, seconds)]
+
+    def expand(self, number: int | None) -> tuple[int, HiddenLines] | None:
+        """Return what was collapsed of one output, or of the last that was."""
+        for own_number, block in reversed(self.expandable):
+            if block.hidden is not None and number in (None, own_number):
+                return own_number, block.hidden
+        return None
+
+    def close(self) -> None:
+        """Forget what was collapsed."""
+        for _, block in self.expandable:
+            block.forget()
+        self.expandable.clear()
+
+    def _show_late(self, post_id: PostId, output: ExecutionOutputExtra) -> None:
+        self.rows += self._late.rows(post_id, self._width, output["stream"], output["text"])
+
+    def _new_output(self, width: int, frames: Mapping[StreamName, str] = FRAMES) -> OutputBlock:
+        self._output_count += 1
+        block = OutputBlock(
+            width,
+            self._painter,
+            number=self._output_count,
+            rows_in_full=self._rows_in_full,
+            frames=frames,
+        )
+        self.expandable.append((self._output_count, block))
+        while len(self.expandable) > MAX_EXPANDABLE:
+            _, oldest = self.expandable.popleft()
+            oldest.forget()
+        return block
+
+    def _current_post(self) -> PostView | None:
+        return next(reversed(self._posts.values()), None)
+
+    def _take_from(self, post: PostView) -> None:
+        self.rows += post.rows
+        post.rows.clear()
+
+    def _end_post(self, post_id: PostId, post: PostView) -> None:
+        answer = post.end()
+        self._take_from(post)
+        del self._posts[post_id]
+        self._late.remember(post_id, post.title)
+        if answer is not None:
+            self._on_answer(answer)
+
+    def _draw_answer(self, answer: str) -> None:
+        drawn = markdown_rows(answer, self._width, has_color=self._painter.has_color)
+        self.rows += ["", *drawn, ""]
+
+    def _status_row(self, post: PostView | None, seconds: float) -> str:
+        spinner = _SPINNER[int(seconds * _SPINNER_FRAMES_PER_SECOND) % len(_SPINNER)]
+        status = post.status if post else ""
+        parts = [
+            post.role if post else "",
+            self.stop_word or status,
+            f"{int(seconds)} s",
+            _CTRL_C[self.stop_word],
+            self._step,
+        ]
+        text = " · ".join(strip_terminal(part).replace("\n", " ") for part in parts if part)
+        return self._painter.paint(clip(f" {spinner} {text}", self._width), DIM)

@@ -1,0 +1,199 @@
+"""What a session says, in TaskWeaver's words: events of rounds, and posts that grow in public."""
+
+from __future__ import annotations
+
+from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
+from taskweaver_ext.conversation import Attachment, AttachmentType, Post, RoleName, RoundId
+from taskweaver_ext.errors import SessionError
+from taskweaver_ext.events.dispatcher import EventDispatcher
+from taskweaver_ext.events.types import (
+    AttachmentExtra,
+    CodeExecExtra,
+    EventExtra,
+    EventScope,
+    ExecutionOutputExtra,
+    PostEventType,
+    RoundEventType,
+    SessionEventHandler,
+    SessionEventHandlerBase,
+    SessionEventType,
+    TaskWeaverEvent,
+)
+
+__all__ = [
+    "EventScope",
+    "PostEventProxy",
+    "PostEventType",
+    "RoundEventType",
+    "SessionEventEmitter",
+    "SessionEventHandler",
+    "SessionEventHandlerBase",
+    "SessionEventType",
+    "TaskWeaverEvent",
+]
+
+
+class SessionEventEmitter(EventDispatcher):
+    """Tell every handler of a session what its rounds and posts come to."""
+
+    current_round_id: RoundId | None = None
+    """The round that is under way."""
+
+    def start_round(self, round_id: RoundId) -> None:
+        """Say that a round began; posts belong to it until `end_round`.
+
+        Raises:
+            SessionError: another round has not ended.
+        """
+        if self.current_round_id is not None:
+            raise SessionError(f"Round {self.current_round_id!r} has not ended yet.")
+        self.current_round_id = round_id
+        try:
+            self._emit_round_event(RoundEventType.round_start, "Round started")
+        except BaseException:  # Ctrl-C in a handler must not keep the next round from starting
+            self.current_round_id = None
+            raise
+
+    def end_round(self, round_id: RoundId) -> None:
+        """Say that the round ended.
+
+        Raises:
+            SessionError: it is not the current round.
+        """
+        if self.current_round_id != round_id:
+            raise SessionError(f"Round {round_id!r} cannot end: it is not the current one.")
+        try:
+            self._emit_round_event(RoundEventType.round_end, "Round ended")
+        finally:  # Ctrl-C in a handler must not keep the next round from starting
+            self.current_round_id = None
+
+    def emit_error(self, msg: str) -> None:
+        """Say what went wrong with the current round.
+
+        Raises:
+            SessionError: there is no current round.
+        """
+        self._emit_round_event(RoundEventType.round_error, msg)
+
+    def create_post_proxy(self, send_from: RoleName) -> PostEventProxy:
+        """Begin a post of the role `send_from` in the current round.
+
+        Raises:
+            SessionError: there is no current round.
+        """
+        post = Post.create(message="", send_from=send_from)
+        return PostEventProxy(self, self._require_round(), post)
+
+    def _require_round(self) -> RoundId:
+        if self.current_round_id is None:
+            raise SessionError("No round is under way. Start one first.")
+        return self.current_round_id
+
+    def _emit_round_event(self, kind: RoundEventType, msg: str) -> None:
+        self.emit(TaskWeaverEvent(EventScope.round, kind, self._require_round(), None, msg))
+
+
+class PostEventProxy:
+    """Build a post and tell everybody about each step.
+
+    Threads:
+        One thread builds the post. `emit_execution_output`, `emit_code_exec` and
+        `update_status` do not touch it and are safe from any thread.
+    """
+
+    def __init__(self, emitter: SessionEventEmitter, round_id: RoundId, post: Post) -> None:
+        self.emitter = emitter
+        self.round_id = round_id
+        self.post = post
+        self.message_is_end = False
+        self._emit(PostEventType.post_start, "Post created", {"role": post.send_from})
+
+    def update_send_to(self, send_to: RoleName) -> None:
+        """Address the post to a role."""
+        self.post.send_to = send_to
+        self._emit(PostEventType.post_send_to_update, "", {"role": send_to})
+
+    def update_status(self, status: str) -> None:
+        """Say what the role is doing now, in a few words."""
+        self._emit(PostEventType.post_status_update, status, {})
+
+    def update_message(self, message: str, is_end: bool = True) -> None:
+        """Add the next piece to the message; `is_end` says that it is the last.
+
+        Raises:
+            SessionError: the last piece was there already.
+        """
+        if self.message_is_end:
+            raise SessionError(f"The message of post {self.post.id!r} is complete already.")
+        self.post.message += message
+        self.message_is_end = is_end
+        self._emit(PostEventType.post_message_update, message, {"is_end": is_end})
+
+    def update_attachment(
+        self,
+        message: str,
+        type: AttachmentType | None = None,
+        extra: object = None,
+        id: str | None = None,
+        is_end: bool = True,
+    ) -> Attachment:
+        """Attach something, or add the next piece to the attachment called `id`.
+
+        Raises:
+            SessionError: neither a type nor the id of an attachment of that type is given.
+        """
+        if id is None:
+            if type is None:
+                raise SessionError("A new attachment needs a type.")
+            attachment = Attachment.create(type, message, extra=extra)
+            self.post.add_attachment(attachment)
+        else:
+            attachment = self._find_attachment(id, type)
+            attachment.content += message
+            attachment.extra = extra
+        details: AttachmentExtra = {
+            "type": attachment.type,
+            "extra": extra,
+            "id": attachment.id,
+            "is_end": is_end,
+        }
+        self._emit(PostEventType.post_attachment_update, message, details)
+        return attachment
+
+    def emit_execution_output(
+        self, stream: StreamName, text: str, execution_id: ExecutionId | None = None
+    ) -> None:
+        """Pass on what running code wrote; without an id, the execution has the post's."""
+        details: ExecutionOutputExtra = {
+            "stream": stream,
+            "text": text,
+            "execution_id": ExecutionId(self.post.id) if execution_id is None else execution_id,
+        }
+        self._emit(PostEventType.post_execution_output, text, details)
+
+    def emit_code_exec(self, text: str, extra: CodeExecExtra) -> None:
+        """Pass on a piece of the panel that shows code being written and run."""
+        self._emit(PostEventType.post_code_exec, text, extra)
+
+    def error(self, msg: str) -> None:
+        """Let `msg` take the place of everything the post has said."""
+        self.post.attachment_list = []
+        self.post.message = msg
+        self._emit(PostEventType.post_error, msg, {})
+
+    def end(self, msg: str = "") -> Post:
+        """Say that the post is complete, and return it."""
+        self._emit(PostEventType.post_end, msg, {})
+        return self.post
+
+    def _find_attachment(self, id: str, type: AttachmentType | None) -> Attachment:
+        for attachment in reversed(self.post.attachment_list):
+            if attachment.id == id and type in (None, attachment.type):
+                return attachment
+        kind = "" if type is None else f" {type.value}"
+        raise SessionError(f"Post {self.post.id!r} has no{kind} attachment {id!r}.")
+
+    def _emit(self, kind: PostEventType, message: str, extra: EventExtra) -> None:
+        self.emitter.emit(
+            TaskWeaverEvent(EventScope.post, kind, self.round_id, self.post.id, message, extra)
+        )

@@ -1,0 +1,227 @@
+"""What a session says while it works, and the shape of those who listen.
+
+`TaskWeaverEvent` and the handler classes keep TaskWeaver's shape, so that its
+handlers work here. What `extra` holds is written under each event type; it is
+always a dict, often an empty one.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Never, NotRequired, TypeAlias, TypedDict, final
+
+from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
+from taskweaver_ext.conversation import AttachmentId, AttachmentType, PostId, RoleName, RoundId
+from taskweaver_ext.errors import ProtocolError
+
+
+class EventScope(enum.Enum):
+    """What an event is about."""
+
+    session = "session"
+    round = "round"
+    post = "post"
+
+
+class SessionEventType(enum.Enum):
+    """What can happen to a session. `extra` is empty unless noted."""
+
+    session_start = "session_start"
+    session_end = "session_end"
+    session_new_round = "session_new_round"
+    session_events_missed = "session_events_missed"
+    """Told to one handler alone, before a replay that starts too late. MissedEventsExtra."""
+
+
+class RoundEventType(enum.Enum):
+    """What can happen to a round. `extra` is empty."""
+
+    round_start = "round_start"
+    round_end = "round_end"
+    round_error = "round_error"
+    """`msg` says what went wrong."""
+    round_new_post = "round_new_post"
+
+
+class PostEventType(enum.Enum):
+    """What can happen to a post. `extra` is empty unless noted."""
+
+    post_start = "post_start"
+    """RoleExtra: who speaks."""
+    post_end = "post_end"
+    post_error = "post_error"
+    """`msg` takes the place of everything the post has said so far."""
+    post_status_update = "post_status_update"
+    """`msg` is what the role is doing now."""
+    post_send_to_update = "post_send_to_update"
+    """RoleExtra: who is spoken to."""
+    post_message_update = "post_message_update"
+    """`msg` is the next piece of the message. MessageExtra."""
+    post_attachment_update = "post_attachment_update"
+    """`msg` is the next piece of the attachment's content. AttachmentExtra."""
+    post_execution_output = "post_execution_output"
+    """`msg` is what running code wrote. ExecutionOutputExtra."""
+    post_code_exec = "post_code_exec"
+    """`msg` is text for the execution panel. CodeExecExtra."""
+
+
+# The shapes are final, so that `"stream" in event.extra` tells a type checker which one it is.
+
+
+@final
+class MissedEventsExtra(TypedDict):
+    """Which events were asked for but are no longer kept."""
+
+    first_seq: int
+    last_seq: int
+
+
+@final
+class RoleExtra(TypedDict):
+    """The role that speaks, or is spoken to."""
+
+    role: RoleName
+
+
+@final
+class MessageExtra(TypedDict):
+    """Whether the message is complete now."""
+
+    is_end: bool
+
+
+@final
+class AttachmentExtra(TypedDict):
+    """Which attachment grew, and whether it is complete now."""
+
+    type: AttachmentType
+    extra: Any
+    """What the attachment itself has as extra."""
+    id: AttachmentId
+    is_end: bool
+
+
+@final
+class ExecutionOutputExtra(TypedDict):
+    """Where a piece of output comes from."""
+
+    stream: StreamName
+    text: str
+    """The same as the event's `msg`."""
+    execution_id: ExecutionId
+
+
+@final
+class CodeExecExtra(TypedDict):
+    """One piece of the panel that shows code being written and run."""
+
+    marker: Literal["subsystem"]
+    sub_type: Literal[
+        "code_exec.objective",
+        "code_exec.program.name",
+        "code_exec.code",
+        "code_exec.contract",
+        "code_exec.status",
+    ]
+    format: Literal["text", "json"]
+    title: str
+    index: int
+    """Counts the pieces of one `sub_type`, from 0."""
+    completed: bool
+    execution_id: ExecutionId
+    artifact_name: NotRequired[str]
+    language: NotRequired[str]
+    agent: NotRequired[str]
+    payload: NotRequired[Any]
+    """What `msg` holds as JSON text, when `format` is json."""
+
+
+EventType: TypeAlias = SessionEventType | RoundEventType | PostEventType
+NoExtra: TypeAlias = dict[str, Never]
+"""The extra of events whose text says everything: an empty dict."""
+EventExtra: TypeAlias = (
+    NoExtra
+    | MissedEventsExtra
+    | RoleExtra
+    | MessageExtra
+    | AttachmentExtra
+    | ExecutionOutputExtra
+    | CodeExecExtra
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWeaverEvent:
+    """Something that happened in a session.
+
+    Raises:
+        ProtocolError: the type is of another scope, or the ids of its scope are missing.
+    """
+
+    scope: EventScope
+    t: EventType
+    round_id: RoundId | None
+    post_id: PostId | None
+    msg: str
+    extra: EventExtra = field(default_factory=dict)
+    seq: int = 0
+    """Its number in the session, from 1; 0 until it is emitted."""
+
+    def __post_init__(self) -> None:
+        """Refuse an event that no handler could place."""
+        if not isinstance(self.t, _TYPES_OF_SCOPE[self.scope]):
+            raise ProtocolError(f"{self.t} is not an event of a {self.scope.value}.")
+        if self.scope is not EventScope.session and self.round_id is None:
+            raise ProtocolError(f"A {self.scope.value} event needs the id of its round.")
+        if self.scope is EventScope.post and self.post_id is None:
+            raise ProtocolError("A post event needs the id of its post.")
+
+
+_TYPES_OF_SCOPE: Mapping[EventScope, type[EventType]] = {
+    EventScope.session: SessionEventType,
+    EventScope.round: RoundEventType,
+    EventScope.post: PostEventType,
+}
+
+
+class SessionEventHandler(abc.ABC):
+    """Somebody who wants to hear events.
+
+    The emitter calls `handle` for one event at a time, on whichever thread
+    dispatches. An exception is logged (the first of each subscription) and harms
+    nobody else. Events are shared and kept: do not change them.
+    """
+
+    @abc.abstractmethod
+    def handle(self, event: TaskWeaverEvent) -> None:
+        """Hear one event; return soon, because everybody else waits."""
+
+
+class SessionEventHandlerBase(SessionEventHandler):
+    """A handler with one method per scope; override those you need."""
+
+    def handle(self, event: TaskWeaverEvent) -> None:
+        """Call the method of the event's scope."""
+        kind, round_id, post_id = event.t, event.round_id, event.post_id
+        if isinstance(kind, SessionEventType):
+            self.handle_session(kind, event.msg, event.extra)
+        elif isinstance(kind, RoundEventType) and round_id is not None:
+            self.handle_round(kind, event.msg, event.extra, round_id)
+        elif isinstance(kind, PostEventType) and round_id is not None and post_id is not None:
+            self.handle_post(kind, event.msg, event.extra, post_id, round_id)
+
+    def handle_session(self, type: SessionEventType, msg: str, extra: EventExtra) -> None:
+        """Hear what happened to the session."""
+
+    def handle_round(
+        self, type: RoundEventType, msg: str, extra: EventExtra, round_id: RoundId
+    ) -> None:
+        """Hear what happened to a round."""
+
+    def handle_post(
+        self, type: PostEventType, msg: str, extra: EventExtra, post_id: PostId, round_id: RoundId
+    ) -> None:
+        """Hear what happened to a post."""

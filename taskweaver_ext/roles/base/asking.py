@@ -1,0 +1,208 @@
+"""Ask a model for one reply, so that it can be watched, stopped and paid for."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from taskweaver_ext.conversation import AttachmentType
+from taskweaver_ext.events.emitter import PostEventProxy
+from taskweaver_ext.llm.chat_model import (
+    ChatModel,
+    Finished,
+    FinishReason,
+    JsonSchema,
+    Message,
+    ModelEvent,
+    PromptRead,
+    RetryScheduled,
+    TextDelta,
+    ThinkingDelta,
+)
+from taskweaver_ext.llm.model_errors import ReplyCancelledError, ReplyInterruptedError
+from taskweaver_ext.roles.base.cancellation import RoundCancelledError
+from taskweaver_ext.roles.base.endless import EndlessWatch
+from taskweaver_ext.roles.base.role import RoleContext
+from taskweaver_ext.text.surrogates import SurrogateJoiner
+
+ReplyEnd: TypeAlias = FinishReason | Literal["broken"]
+
+MODEL_THINKING = {"source": "model"}
+"""The extra of attachments with what a model thought before it replied: for people only."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """What a model said, whole or not."""
+
+    text: str
+    end: ReplyEnd
+    problem: str = ""
+    """Why the reply is not whole; empty when it is."""
+
+
+class ModelCaller:
+    """Ask the model of one role."""
+
+    def __init__(self, context: RoleContext, llm_alias: str, log_name: str) -> None:
+        """Prepare to ask.
+
+        Args:
+            llm_alias: Which model, as in `RoleContext.find_model`.
+            log_name: What the files with the messages to the model begin with.
+        """
+        self._context = context
+        self._llm_alias = llm_alias
+        self._log_name = log_name
+
+    @property
+    def model(self) -> ChatModel:
+        """The model of the role.
+
+        Raises:
+            ConfigError: None is set, or its settings make no sense.
+        """
+        return self._context.find_model(self._llm_alias)
+
+    def ask(
+        self,
+        messages: Sequence[Message],
+        post: PostEventProxy,
+        *,
+        schema: JsonSchema | None = None,
+        max_tokens: int | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> ModelReply:
+        """Return the model's reply, and show in the post what it thinks meanwhile.
+
+        Args:
+            max_tokens: Room for the reply, if it is to be less than the configured one.
+            on_text: Called with each piece of the reply as it arrives.
+
+        Raises:
+            RoundCancelledError: The round was stopped.
+            ModelError: There was no reply, and asking again would not help.
+        """
+        model = self.model
+        self._write_prompt_log(messages, post)
+        post.update_status(f"waiting for {model.name}")
+        reading = _Reading(post, on_text)
+        stream = model.stream(messages, schema=schema, max_tokens=max_tokens)
+        with self._context.cancellation.stopping(lambda _kill: stream.cancel()):
+            try:
+                with stream:
+                    for event in stream:
+                        reading.take(event)
+                        if reading.is_endless:
+                            break  # which stops the provider
+            except ReplyCancelledError as error:
+                raise RoundCancelledError("Cancelled while the model was replying.") from error
+            except ReplyInterruptedError as error:
+                if not reading.text:
+                    raise
+                _logger.warning("The model's reply is not whole: %s", error)
+                reading.problem = f"The reply broke off: {error}"
+            finally:
+                if reading.has_begun:  # what was refused has cost nothing
+                    usage = reading.finished.usage if reading.finished else None
+                    self._context.usage.add(usage, messages, reading.text)
+        usage_so_far = self._context.usage.describe()
+        post.update_status(usage_so_far)
+        _logger.info("%s replied (%s)", model.name, usage_so_far)
+        return reading.reply()
+
+    def _write_prompt_log(self, messages: Sequence[Message], post: PostEventProxy) -> None:
+        name = f"{self._log_name}_prompt_log_{post.round_id}_{post.post.id}.json"
+        content = [{"role": message.role, "content": message.content} for message in messages]
+        try:
+            text = json.dumps(content, ensure_ascii=False, indent=1)
+            path = self._context.session_dir / name
+            path.write_text(text, encoding="utf-8", errors="replace")
+        except OSError as error:
+            _logger.warning("The messages to the model cannot be kept in a file: %s", error)
+
+
+class _Reading:
+    """A reply as far as it has come."""
+
+    def __init__(self, post: PostEventProxy, on_text: Callable[[str], None] | None) -> None:
+        self._post = post
+        self._on_text = on_text
+        self._pieces: list[str] = []
+        self._joiner = SurrogateJoiner()
+        self._thinking_id: str | None = None
+        self._watch = EndlessWatch()
+        self.finished: Finished | None = None
+        self.problem = ""
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+    @property
+    def has_begun(self) -> bool:
+        return self._watch.has_begun or self.finished is not None
+
+    @property
+    def is_endless(self) -> bool:
+        return self._watch.is_endless
+
+    def take(self, event: ModelEvent) -> None:
+        if isinstance(event, TextDelta | ThinkingDelta):
+            self._watch.feed(event.text)
+        match event:
+            case TextDelta():
+                self._end_thinking()
+                if not self._pieces:
+                    self._post.update_status("reading the model's reply")
+                self._add(self._joiner.feed(event.text))
+            case ThinkingDelta():
+                self._think(self._joiner.feed(event.text), is_end=False)
+            case RetryScheduled():
+                # What matters first: a status line is cut where the screen ends.
+                self._post.update_status(
+                    f"asking again in {event.wait_seconds:.0f} s: {event.reason}"
+                )
+            case PromptRead():
+                percent = 100 * event.read_tokens // max(1, event.total_tokens)
+                self._post.update_status(f"the model reads what it was told: {percent} %")
+            case Finished():
+                self._end_thinking()
+                self._add(self._joiner.close())
+                self.finished = event
+                for notice in event.notices:
+                    _logger.warning("The model's provider: %s", notice)
+
+    def reply(self) -> ModelReply:
+        if self.is_endless:
+            return ModelReply(self.text, "length", "The reply did not end. Be much shorter.")
+        if self.problem or self.finished is None:
+            return ModelReply(self.text, "broken", self.problem or "The reply has no end.")
+        problems: dict[FinishReason, str] = {
+            "length": "The reply was cut off at the limit of llm.max_tokens. Be much shorter.",
+            "content_filter": "The provider withheld the rest of the reply.",
+        }
+        reason = self.finished.reason
+        return ModelReply(self.text, reason, problems.get(reason, ""))
+
+    def _add(self, text: str) -> None:
+        if text:
+            self._pieces.append(text)
+            if self._on_text is not None:
+                self._on_text(text)
+
+    def _think(self, text: str, *, is_end: bool) -> None:
+        attachment = self._post.update_attachment(
+            text, AttachmentType.thought, MODEL_THINKING, id=self._thinking_id, is_end=is_end
+        )
+        self._thinking_id = attachment.id
+
+    def _end_thinking(self) -> None:
+        if self._thinking_id is not None:
+            self._think(self._joiner.close(), is_end=True)
+            self._thinking_id = None

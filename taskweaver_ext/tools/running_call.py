@@ -1,0 +1,173 @@
+"""One call of the Python tool while it runs: its cells, one after another, until one fails."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.execution.events import ExecutionEvent, StatusChanged
+from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
+from taskweaver_ext.errors import SessionError
+from taskweaver_ext.text.truncation import DEFAULT_MAX_BYTES
+from taskweaver_ext.tools.cell_record import CellRecord
+from taskweaver_ext.tools.python_call import (
+    STDIN_REFUSED,
+    Cell,
+    CellResult,
+    PythonCall,
+    exit_code_of,
+    never_run,
+    outcome_of,
+)
+
+OnCellEvent: TypeAlias = Callable[[int, ExecutionEvent], None]
+"""Told the number of the cell, from 1, and what happened."""
+
+_MIN_TEXT_BYTES = 2048
+_LEAST_SECONDS = 0.05
+
+
+class RunningCall:
+    """A call that may be stopped at any moment, also before its kernel is there.
+
+    Threads:
+        `stop` may be called from any thread, the rest by the caller's.
+        `_lock` guards what the two share.
+    """
+
+    def __init__(
+        self,
+        call: PythonCall,
+        environment: Environment,
+        *,
+        outputs: Path,
+        timeout: float | None,
+        on_event: OnCellEvent | None,
+    ) -> None:
+        self._call = call
+        self._environment = environment
+        self._outputs = outputs
+        self._timeout = timeout
+        self._on_event = on_event
+        self._lock = threading.Lock()
+        self._kernel_session = ""
+        self._is_stopped = False
+        self._kill_after: float | None = None
+
+    def stop(self, kill_after: float | None) -> None:
+        """Interrupt the cell that runs, and begin none after it."""
+        with self._lock:
+            self._is_stopped = True
+            self._kill_after = kill_after
+        self._interrupt()
+
+    def run_cells(self, kernel_session: str) -> list[CellResult]:
+        """Run the cells in order, until one fails or the call is stopped."""
+        with self._lock:
+            self._kernel_session = kernel_session
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        call_id = f"cell-{uuid.uuid4().hex[:12]}"
+        results: list[CellResult] = []
+        for number, cell in enumerate(self._call.cells, start=1):
+            if self._was_stopped():
+                results.append(never_run(number, cell))
+            else:
+                results.append(self._run_cell(number, cell, f"{call_id}-{number}", deadline))
+            if not results[-1].is_success:
+                break
+        return results
+
+    def _run_cell(
+        self, number: int, cell: Cell, execution_id: str, deadline: float | None
+    ) -> CellResult:
+        max_text_bytes = max(_MIN_TEXT_BYTES, DEFAULT_MAX_BYTES // len(self._call.cells))
+        record = CellRecord(self._outputs, execution_id, max_text_bytes)
+        run = _CellRun(number, cell, record, self._hear)
+        try:
+            result = self._environment.execute_code(
+                self._kernel_session,
+                cell.code,
+                execution_id,
+                on_event=run.take,
+                on_input=run.refuse_input,
+                timeout=_seconds_left(deadline),
+            )
+            return run.finish(result, self._timeout)
+        finally:
+            record.close()
+
+    def _hear(self, number: int, event: ExecutionEvent) -> None:
+        is_beginning = isinstance(event, StatusChanged) and event.status == "running"
+        if is_beginning and self._was_stopped():
+            self._interrupt()  # the one before came when nothing was there to be interrupted
+        if self._on_event is not None:
+            self._on_event(number, event)
+
+    def _was_stopped(self) -> bool:
+        with self._lock:
+            return self._is_stopped
+
+    def _interrupt(self) -> None:
+        with self._lock:
+            kernel_session, kill_after = self._kernel_session, self._kill_after
+        if kernel_session:
+            with contextlib.suppress(SessionError):  # it has just ended
+                self._environment.interrupt(kernel_session, kill_after)
+
+
+class _CellRun:
+    """One cell while it runs."""
+
+    def __init__(self, number: int, cell: Cell, record: CellRecord, on_event: OnCellEvent) -> None:
+        self._number = number
+        self._cell = cell
+        self._record = record
+        self._on_event = on_event
+        self._stdin_requested = False
+
+    def take(self, event: ExecutionEvent) -> None:
+        """Record an event, then pass it on."""
+        self._record.take(event)
+        self._on_event(self._number, event)
+
+    def refuse_input(self, _prompt: str, _password: bool) -> str:
+        """Answer a question with the end of the input, and remember that there was one."""
+        self._stdin_requested = True
+        return END_OF_INPUT
+
+    def finish(self, result: ExecutionResult, timeout: float | None) -> CellResult:
+        """What became of it."""
+        if any(notice.kind == "display_skipped" for notice in result.notices):
+            self._record.start_again_with(result)
+        if result.status is ExecutionStatus.ERROR:
+            self._record.add_line(result.error or "")
+        if self._stdin_requested:
+            self._record.add_line(STDIN_REFUSED)
+        output, outputs, artifact = self._record.finish()
+        exit_code = exit_code_of(result, stdin_requested=self._stdin_requested)
+        return CellResult(
+            number=self._number,
+            title=self._cell.title,
+            status=result.status,
+            exit_code=exit_code,
+            output=output,
+            outcome=outcome_of(result, exit_code, timeout),
+            outputs=outputs,
+            artifact=artifact,
+            files=tuple(artifact.file_name for artifact in result.artifact if artifact.file_name),
+            stdin_requested=self._stdin_requested,
+            duration_seconds=result.duration_seconds,
+            usage=result.usage,
+            notices=tuple(result.notices),
+        )
+
+
+def _seconds_left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(_LEAST_SECONDS, deadline - time.monotonic())

@@ -1,0 +1,181 @@
+"""A late caller hears everything, in order, and costs no memory for being late."""
+
+from __future__ import annotations
+
+import threading
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taskweaver_ext.ces.execution.delivery import Delivery, OutputText
+from taskweaver_ext.ces.execution.events import DisplayProduced, OutputCleared
+from taskweaver_ext.ces.execution.output_sink import OutputSink
+from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
+
+
+class Line:
+    """A delivery over a record, fed as the reader feeds it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.sink = OutputSink(folder, "e1")
+        self.delivery = Delivery(self.sink)
+
+    def write(self, stream: StreamName, text: str) -> None:
+        data = text.encode()
+        self.delivery.put_output(stream, data, self.sink.write(stream, data))
+
+    def take_all(self) -> list[object]:
+        self.delivery.finish()
+        taken: list[object] = []
+        while not self.delivery.is_drained:
+            taken.append(self.delivery.take(1))
+        return taken
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Iterator[Line]:
+    line = Line(tmp_path)
+    yield line
+    line.delivery.close()
+    line.sink.close()
+
+
+def _runs(taken: list[object]) -> list[tuple[str, str]]:
+    """Join neighbouring pieces of one stream."""
+    runs: list[tuple[str, str]] = []
+    for item in taken:
+        assert isinstance(item, OutputText)
+        if runs and runs[-1][0] == item.stream:
+            runs[-1] = (item.stream, runs[-1][1] + item.text)
+        else:
+            runs.append((item.stream, item.text))
+    return runs
+
+
+def test_pictures_that_wait_take_no_memory_and_keep_their_place(line: Line) -> None:
+    def picture(number: int) -> DisplayProduced:
+        bundle = {"image/png": str(number % 10) * (1 << 22)}
+        return DisplayProduced(execution_id=ExecutionId("e1"), bundle=bundle)
+
+    tracemalloc.start()
+    try:
+        for number in range(40):
+            line.delivery.put(picture(number), 1 << 22)
+            line.write("stdout", f"{number}\n")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    line.delivery.finish()
+    for number in range(40):
+        assert line.delivery.take(1) == picture(number)
+        assert line.delivery.take(1) == OutputText("stdout", f"{number}\n")
+
+    assert line.delivery.is_drained
+    assert held < 32 << 20  # of 160 MB
+
+
+def test_output_and_events_keep_their_order(line: Line) -> None:
+    cleared = OutputCleared(execution_id=ExecutionId("e1"))
+    line.write("stdout", "a")
+    line.delivery.put(cleared)
+    line.write("stdout", "b")
+
+    assert line.take_all() == [OutputText("stdout", "a"), cleared, OutputText("stdout", "b")]
+
+
+def test_a_late_caller_is_fed_from_the_record(line: Line) -> None:
+    expected: list[tuple[str, str]] = []
+    for i in range(400):
+        stream: StreamName = "stdout" if i % 2 else "stderr"
+        text = f"{i}:" + "é" * 9000
+        line.write(stream, text)
+        expected.append((stream, text))
+
+    assert _runs(line.take_all()) == expected
+
+
+def test_being_late_costs_no_memory(line: Line) -> None:
+    piece = "x" * 4096
+    for _ in range(600):  # fills what may be held
+        line.write("stdout", piece)
+    tracemalloc.start()
+    for _ in range(5000):
+        line.write("stdout", piece)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 4 << 20
+    assert sum(len(text) for _, text in _runs(line.take_all())) == 5600 * 4096
+
+
+def test_many_changes_of_stream_cost_little_memory_while_late(line: Line) -> None:
+    for _ in range(600):
+        line.write("stdout", "x" * 4096)
+    tracemalloc.start()
+    for _ in range(50_000):
+        line.write("stdout", "a")
+        line.write("stderr", "b")
+    current, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    runs = _runs(line.take_all())
+    assert current < 6 << 20
+    assert runs[1:11] == [("stderr", "b"), ("stdout", "a")] * 5
+    assert len(runs) == 100_000
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    pieces=st.lists(
+        st.tuples(
+            st.sampled_from(["stdout", "stderr"]), st.integers(1, 200_000), st.sampled_from("aé😀")
+        ),
+        max_size=40,
+    ),
+    takes=st.lists(st.integers(0, 3), max_size=40),
+)
+def test_whenever_the_caller_comes_it_hears_all(
+    tmp_path_factory: pytest.TempPathFactory,
+    pieces: list[tuple[StreamName, int, str]],
+    takes: list[int],
+) -> None:
+    line = Line(tmp_path_factory.mktemp("delivery"))
+    taken: list[object] = []
+    for index, (stream, count, character) in enumerate(pieces):
+        line.write(stream, character * count)
+        for _ in range(takes[index] if index < len(takes) else 0):
+            if (item := line.delivery.take(0)) is not None:
+                taken.append(item)
+    taken += line.take_all()
+    line.sink.close()
+
+    written = [OutputText(stream, character * count) for stream, count, character in pieces]
+    assert _runs(taken) == _runs(list(written))
+    assert line.delivery.waiting_bytes == 0
+
+
+def test_a_waiting_caller_is_woken(line: Line) -> None:
+    taken: list[object] = []
+    caller = threading.Thread(target=lambda: taken.append(line.delivery.take(30)))
+    caller.start()
+
+    line.write("stdout", "now")
+    caller.join(30)
+
+    assert taken == [OutputText("stdout", "now")]
+
+
+def test_the_end_wakes_a_waiting_caller(line: Line) -> None:
+    taken: list[object] = []
+    caller = threading.Thread(target=lambda: taken.append(line.delivery.take(30)))
+    caller.start()
+
+    line.delivery.finish()
+    caller.join(30)
+
+    assert taken == [None]
+    assert line.delivery.is_drained

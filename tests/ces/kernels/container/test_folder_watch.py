@@ -1,0 +1,98 @@
+"""What is added to a watched folder is counted, however it is hidden."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from taskweaver_ext.ces.kernels.container import folder_watch
+from taskweaver_ext.ces.kernels.container.folder_watch import FolderWatch
+from tests.support.executions import LIMIT_SECONDS
+
+
+def test_the_watch_counts_what_is_added_and_not_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "before").write_bytes(bytes(3 << 20))
+    reports: list[int] = []
+    has_reported = threading.Event()
+
+    def report(added_bytes: int) -> None:
+        reports.append(added_bytes)
+        has_reported.set()
+
+    watch = FolderWatch(tmp_path, 2 << 20, report, "test")
+    watch.start()
+    watch.has_started.wait(LIMIT_SECONDS)
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "after").write_bytes(bytes(4 << 20))
+    has_come = has_reported.wait(LIMIT_SECONDS)
+    watch.stop()
+
+    assert has_come
+    assert 4 << 20 <= reports[0] < 5 << 20
+
+
+def test_the_watch_follows_no_link_that_took_a_folders_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched, elsewhere = tmp_path / "watched", tmp_path / "elsewhere"
+    (watched / "folder" / "below").mkdir(parents=True)
+    (elsewhere / "below").mkdir(parents=True)
+    (elsewhere / "below" / "large").write_bytes(bytes(4 << 20))
+    watch = FolderWatch(watched, 1 << 20, lambda _bytes: None, "test")
+    open_folder = folder_watch._opened_folder
+
+    def exchange(root: Path, parts: tuple[str, ...]) -> AbstractContextManager[int]:
+        if parts == ("folder", "below"):
+            (watched / "folder").rename(tmp_path / "taken")
+            (watched / "folder").symlink_to(elsewhere)
+        return open_folder(root, parts)
+
+    monkeypatch.setattr(folder_watch, "_opened_folder", exchange)
+
+    assert watch._measure() < 1 << 20
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_folder_that_code_has_closed_counts_as_what_the_disk_has_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free = 10 << 20
+    monkeypatch.setattr(FolderWatch, "_free_bytes", lambda _watch: free)
+    reported = threading.Event()
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        for folder in ("closed before", "closed later"):
+            (Path(name) / folder).mkdir()
+        (Path(name) / "closed before").chmod(0)
+        os.chmod(name, 0o755)
+        watch = FolderWatch(Path(name), 5 << 20, lambda _bytes: reported.set(), "test")
+        os.seteuid(65534)  # on all threads
+        try:
+            watch.start()
+            watch.has_started.wait(LIMIT_SECONDS)
+            free -= 6 << 20
+            is_our_doing = reported.wait(2 * folder_watch._LOOK_SECONDS)
+        finally:
+            os.seteuid(0)
+        (Path(name) / "closed later").chmod(0)
+        os.seteuid(65534)
+        try:
+            free -= 6 << 20
+            is_noticed = reported.wait(LIMIT_SECONDS)
+        finally:
+            os.seteuid(0)
+            watch.stop()
+
+    assert not is_our_doing
+    assert is_noticed
+
+
+def test_a_tree_without_end_counts_as_too_large(tmp_path: Path) -> None:
+    watch = FolderWatch(tmp_path, 1 << 20, lambda _bytes: None, "test")
+    (tmp_path / "/".join("d" * 150)).mkdir(parents=True)
+
+    assert watch._measure() > 1 << 20

@@ -1,0 +1,278 @@
+"""Settings come from where they should, are checked together, and never change afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import taskweaver_ext
+from taskweaver_ext.config import settings as config
+from taskweaver_ext.config import variables
+from taskweaver_ext.errors import ConfigError
+from taskweaver_ext.llm.model_settings import ModelSettings, TimeLimits
+
+PROJECT = Path(__file__).resolve().parents[2] / "project"
+
+
+def write_settings(folder: Path, values: Mapping[str, object]) -> Path:
+    (folder / config.FILE_NAME).write_text(json.dumps(values), encoding="utf-8")
+    return folder
+
+
+def test_defaults_are_those_of_taskweaver_but_for_what_we_changed(tmp_path: Path) -> None:
+    loaded = config.load(tmp_path, environ={})
+
+    assert loaded.execution_service.kernel_mode == "local"
+    assert loaded.execution_service.env_dir == tmp_path / "env"
+    assert loaded.session.roles == ("planner", "code_interpreter")
+    assert loaded.session.max_internal_chat_round_num == 10
+    assert loaded.code_interpreter.code_verification_on
+    assert loaded.code_interpreter.allowed_modules is None
+    assert {"open", "input"}.isdisjoint(loaded.code_interpreter.blocked_functions)
+    assert {"eval", "exec", "__import__"} <= set(loaded.code_interpreter.blocked_functions)
+    assert loaded.planner.example_base_path == tmp_path / "examples/planner_examples"
+    assert loaded.workspace.workspace_path == tmp_path / "workspace"
+    assert loaded.llm.settings == {}
+
+
+def test_each_source_wins_over_those_after_it(tmp_path: Path) -> None:
+    name = "session.max_internal_chat_round_num"
+    write_settings(tmp_path, {name: 4})
+    environ = {"SESSION_MAX_INTERNAL_CHAT_ROUND_NUM": "3"}
+
+    def rounds(**sources: Mapping[str, object]) -> int:
+        given = {"environ": {}, **sources}
+        loaded = config.load(tmp_path, **given)  # type: ignore[arg-type]
+        return loaded.session.max_internal_chat_round_num
+
+    assert rounds() == 4
+    assert rounds(environ=environ) == 3
+    assert rounds(environ=environ, arguments={name: 2}) == 2
+    assert rounds(environ=environ, arguments={name: 2}, overrides={name: 1}) == 1
+
+
+def test_a_setting_without_a_value_is_not_set(tmp_path: Path) -> None:
+    write_settings(tmp_path, {"session.max_internal_chat_round_num": None, "llm.api_key": ""})
+
+    loaded = config.load(tmp_path, environ={"LLM_MODEL": ""})
+
+    assert loaded.session.max_internal_chat_round_num == 10
+    assert loaded.llm.settings == {}
+    assert not loaded.llm.has_api_key
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("relative", "{app}/relative"),
+        ("/absolute", "/absolute"),
+        ("${AppBaseDir}/inside", "{app}/inside"),
+        ("${ModuleBaseDir}/inside", "{module}/inside"),
+        ("~/at_home", "{home}/at_home"),
+    ],
+)
+def test_paths_may_be_relative_to_known_folders(tmp_path: Path, given: str, expected: str) -> None:
+    loaded = config.load(tmp_path, overrides={"plugin.base_path": given}, environ={})
+
+    folders = {"app": tmp_path, "module": Path(taskweaver_ext.__file__).parent, "home": Path.home()}
+    assert str(loaded.plugin.base_path) == expected.format(**folders)
+
+
+def test_values_from_the_environment_get_their_real_types(tmp_path: Path) -> None:
+    environ = {
+        "CODE_INTERPRETER_CODE_VERIFICATION_ON": "false",
+        "CODE_INTERPRETER_ALLOWED_MODULES": "pandas, numpy",
+        "CODE_INTERPRETER_BLOCKED_FUNCTIONS": '["eval"]',
+        "CODE_INTERPRETER_MAX_RETRY_COUNT": "0",
+        "WORKSPACE_WORKSPACE_PATH": "elsewhere",
+        "EXT_LLMS_LLM_CONFIGS": '{"small": {"llm.model": "tiny"}}',
+    }
+
+    loaded = config.load(tmp_path, environ=environ)
+
+    assert not loaded.code_interpreter.code_verification_on
+    assert loaded.code_interpreter.allowed_modules == ("pandas", "numpy")
+    assert loaded.code_interpreter.blocked_functions == ("eval",)
+    assert loaded.code_interpreter.max_retry_count == 0
+    assert loaded.workspace.workspace_path == tmp_path / "elsewhere"
+    assert loaded.llm.alternatives == {"small": {"llm.model": "tiny"}}
+
+
+@pytest.mark.parametrize(("mode", "is_on"), [("local", True), ("container", False)])
+def test_verification_is_on_by_default_where_nothing_else_protects(
+    tmp_path: Path, mode: str, is_on: bool
+) -> None:
+    loaded = config.load(tmp_path, overrides={"execution_service.kernel_mode": mode}, environ={})
+
+    assert loaded.code_interpreter.code_verification_on is is_on
+
+
+def test_no_allowed_modules_is_not_the_same_as_an_empty_list(tmp_path: Path) -> None:
+    write_settings(tmp_path, {"code_interpreter.allowed_modules": []})
+
+    assert config.load(tmp_path, environ={}).code_interpreter.allowed_modules == ()
+
+
+def test_all_mistakes_are_reported_in_one_error(tmp_path: Path) -> None:
+    write_settings(
+        tmp_path,
+        {
+            "execution_service.kernel_mode": "docker",
+            "session.max_internal_chat_round_num": "many",
+            "session.roles": "[1",
+            "round_compressor.rounds_to_retain": 0,
+            "code_interpreter.code_verification_on": "perhaps",
+            "workspace.workspace_path": 7,
+            "ext_llms.llm_configs": [],
+        },
+    )
+
+    with pytest.raises(ConfigError) as caught:
+        config.load(tmp_path, environ={"CODE_INTERPRETER_MAX_RETRY_COUNT": "-1"})
+
+    message = str(caught.value)
+    for mistake in (
+        f"execution_service.kernel_mode is 'docker' ({tmp_path / config.FILE_NAME}); it must be"
+        " local, container or gateway.",
+        "session.max_internal_chat_round_num is 'many'",
+        "session.roles is '[1'",
+        "round_compressor.rounds_to_retain is 0",
+        "must be true or false.",
+        "workspace.workspace_path is 7",
+        "ext_llms.llm_configs",
+        "code_interpreter.max_retry_count is '-1' (environment variable"
+        " CODE_INTERPRETER_MAX_RETRY_COUNT); it must be at least 0.",
+    ):
+        assert mistake in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("{", "is not valid JSON"),
+        ("[]", "must hold one JSON object"),
+        ("\xff", "is not valid JSON"),
+    ],
+)
+def test_a_file_that_cannot_be_understood_is_an_error(
+    tmp_path: Path, content: str, complaint: str
+) -> None:
+    (tmp_path / config.FILE_NAME).write_text(content, encoding="latin-1")
+
+    with pytest.raises(ConfigError, match=complaint):
+        config.load(tmp_path, environ={})
+
+
+def test_a_project_folder_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="There is no folder"):
+        config.load(tmp_path / "missing", environ={})
+
+
+def test_unknown_settings_are_ignored_with_one_warning_each(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_settings(tmp_path, {"llm.modle": "x", "web_search.api": "y", "llm.model": "z"})
+
+    with caplog.at_level(logging.WARNING):
+        loaded = config.load(tmp_path, environ={})
+
+    first, second = (record.getMessage() for record in caplog.records)
+    assert "'llm.modle'" in first
+    assert first.endswith("did you mean 'llm.model'?")
+    assert "'web_search.api'" in second
+    assert dict(loaded.llm.settings) == {"llm.model": "z"}
+
+
+def test_settings_of_taskweaver_without_an_effect_are_named_with_what_to_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_settings(
+        tmp_path,
+        {
+            "planner.use_experience": True,
+            "code_generator.use_experience": False,
+            "code_generator.enable_auto_plugin_selection": True,
+            "llm.use_mock": True,
+            "llm.mock.cache_path": "",
+        },
+    )
+
+    with caplog.at_level(logging.WARNING):
+        config.load(tmp_path, environ={})
+
+    experience, selection, mock = (record.getMessage() for record in caplog.records)
+    assert "'planner.use_experience'" in experience
+    assert "has no effect: experience is not kept; put what" in experience
+    assert "told of all plugins" in selection
+    assert "pass TaskWeaverApp a ScriptedModel" in mock
+
+
+def test_the_nearest_project_upwards_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_settings(tmp_path, {"llm.model": "from-the-project"})
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+
+    loaded = config.load(environ={})
+
+    assert loaded.app_base_dir == tmp_path
+    assert loaded.llm.settings["llm.model"] == "from-the-project"
+
+
+def test_settings_cannot_be_changed_and_do_not_show_a_key(tmp_path: Path) -> None:
+    loaded = config.load(tmp_path, environ={"LLM_API_KEY": "sk-very-secret"})
+
+    assert loaded.llm.has_api_key
+    assert "sk-very-secret" not in repr(loaded)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        loaded.session.max_internal_chat_round_num = 1  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        loaded.llm.settings["llm.model"] = "x"  # type: ignore[index]
+
+
+def test_every_setting_of_a_model_can_come_from_the_environment(tmp_path: Path) -> None:
+    names = {
+        field.name for kind in (ModelSettings, TimeLimits) for field in dataclasses.fields(kind)
+    }
+    names.remove("limits")
+    environ = {f"LLM_{name.upper()}": "1" for name in names}
+
+    loaded = config.load(tmp_path, environ=environ)
+
+    assert {name.removeprefix("llm.") for name in loaded.llm.settings} == names
+
+
+def test_settings_of_one_provider_are_known(tmp_path: Path) -> None:
+    loaded = config.load(tmp_path, environ={"LLM_ANTHROPIC_MAX_TOKENS": "5"})
+
+    assert loaded.llm.settings == {"llm.anthropic.max_tokens": "5"}
+
+
+def test_the_project_that_comes_with_the_package_loads(caplog: pytest.LogCaptureFixture) -> None:
+    loaded = config.load(PROJECT, environ={})
+
+    assert ModelSettings.from_mapping(loaded.llm.settings).model == "gpt-4o"
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("environ", "is_wanted"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
+)
+def test_colours_can_be_declined(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], is_wanted: bool
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+
+    assert variables.wants_color() is is_wanted

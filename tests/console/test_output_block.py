@@ -1,0 +1,196 @@
+"""What one execution wrote, as rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskweaver_ext.console.output_block import TAIL_ROWS, HiddenLines, OutputBlock
+from taskweaver_ext.console.rows import Painter
+
+PLAIN = Painter(has_color=False)
+NewBlock: TypeAlias = Callable[..., OutputBlock]
+FRAME = re.compile(r" │ [ !] ")
+
+
+@pytest.fixture
+def new_block() -> Iterator[NewBlock]:
+    """Makes blocks that are given up after the test."""
+    blocks: list[OutputBlock] = []
+
+    def make(width: int, rows_in_full: int, number: int = 1) -> OutputBlock:
+        blocks.append(OutputBlock(width, PLAIN, number=number, rows_in_full=rows_in_full))
+        return blocks[-1]
+
+    yield make
+    for block in blocks:
+        block.forget()
+
+
+def test_a_partial_line_is_live_and_completed_in_place() -> None:
+    block = OutputBlock(40, PLAIN)
+
+    assert block.feed("stdout", "Starting") == []
+    assert block.live_rows(10) == [" │   Starting"]
+    assert block.feed("stdout", "... done\n") == [" │   Starting... done"]
+    assert block.live_rows(10) == []
+
+
+def test_a_progress_bar_updates_one_line() -> None:
+    block = OutputBlock(40, PLAIN)
+
+    for percent in range(0, 100, 10):
+        assert block.feed("stdout", f"\r{percent}%") == []
+        assert block.live_rows(10) == [f" │   {percent}%"]
+
+    assert block.feed("stdout", "\r100%\n") == []
+    assert block.live_rows(10) == [" │   100%"]
+    assert block.feed("stdout", "done\n") == [" │   100%", " │   done"]
+
+
+def test_bars_below_each_other_are_updated_in_place() -> None:
+    block = OutputBlock(40, PLAIN)
+
+    for outer in range(3):
+        rows = block.feed("stderr", f"\router {outer}/2")
+        for inner in range(4):
+            rows += block.feed("stderr", f"\n\rinner {inner}/3\x1b[A")
+            assert block.live_rows(10) == [f" │ ! outer {outer}/2", f" │ ! inner {inner}/3"]
+        assert rows == []
+
+    assert block.close() == [" │ ! outer 2/2", " │ ! inner 3/3"]
+
+
+def test_a_bar_that_is_complete_stays_above_what_the_other_stream_says_next() -> None:
+    block = OutputBlock(40, PLAIN)
+
+    assert block.feed("stderr", "\r100%\n") == []
+    assert block.feed("stdout", "done\n") == [" │ ! 100%", " │   done"]
+
+
+def test_both_streams_keep_their_own_lines() -> None:
+    block = OutputBlock(40, PLAIN)
+
+    rows = [
+        *block.feed("stdout", "one "),
+        *block.feed("stderr", "oops\n"),
+        *block.feed("stdout", "line\n"),
+    ]
+
+    assert rows == [" │ ! oops", " │   one line"]
+
+
+def test_a_last_line_without_an_end_is_shown() -> None:
+    block = OutputBlock(40, PLAIN)
+    block.feed("stdout", "no newline")
+
+    assert block.close() == [" │   no newline"]
+
+
+def test_long_output_shows_its_last_lines_and_where_the_rest_is(new_block: NewBlock) -> None:
+    block = new_block(60, rows_in_full=50, number=7)
+
+    shown = block.feed("stdout", "".join(f"line {n}\n" for n in range(1000)))
+    end = block.close()
+
+    assert shown == [f" │   line {n}" for n in range(50)]
+    assert end[0] == " │   ⋯ 930 more lines; /expand 7 shows them"
+    assert end[1:] == [f" │   line {n}" for n in range(980, 1000)]
+
+
+def test_what_was_collapsed_can_be_shown_again_with_its_streams(new_block: NewBlock) -> None:
+    block = new_block(60, rows_in_full=1)
+    block.feed("stdout", "first\n")
+    block.feed("stdout", "a\nb\n")
+    block.feed("stderr", "c\n")
+    block.feed("stdout", "d\n")
+
+    assert block.hidden is not None
+    rows = [row for line in block.hidden.rows(60, PLAIN) for row in line]
+
+    assert rows == [" │   a", " │   b", " │ ! c", " │   d"]
+
+
+def test_nothing_is_said_to_be_missing_when_the_tail_shows_it_all(new_block: NewBlock) -> None:
+    block = new_block(60, rows_in_full=2)
+
+    rows = [*block.feed("stdout", "1\n2\n3\n4\n"), *block.close()]
+
+    assert rows == [" │   1", " │   2", " │   3", " │   4"]
+
+
+def test_live_rows_never_outgrow_the_screen(new_block: NewBlock) -> None:
+    block = new_block(30, rows_in_full=5)
+    block.feed("stdout", "".join(f"{'wide ' * 30}{n}\n" for n in range(100)))
+    block.feed("stderr", "x" * 5000)
+    block.feed("stdout", "y" * 5000)
+
+    for height in range(1, 40):
+        assert len(block.live_rows(height)) <= height
+
+
+def test_ten_megabytes_without_a_newline_stay_small(new_block: NewBlock) -> None:
+    block = new_block(80, rows_in_full=200)
+    rows = 0
+
+    for _ in range(160):
+        rows += len(block.feed("stdout", "x" * 65536))
+        live = block.live_rows(24)
+        assert len(live) <= 24
+        assert all(len(row) <= 80 for row in live)
+    end = block.close()
+
+    assert rows < 400
+    assert len(end) <= TAIL_ROWS + 1
+
+
+HOSTILE = st.sampled_from(
+    ["\x1b[2J", "\x1b[10A", "\x1b]0;title\x07", "\x1bc", "\x1b[?1049h", "\x9b5A", "\x07", "\x0b"]
+    + ["\x1b[31m", "\x1b", "\r", "\b\b\b", "\t", "\n", "text", "好", "e\u0301", "\u202e", "\x00"]
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), HOSTILE)), st.integers(1, 50))
+def test_no_output_breaks_the_frame(pieces: list[tuple[str, str]], width: int) -> None:
+    block = OutputBlock(width, PLAIN)
+    rows: list[str] = []
+
+    for stream, text in pieces:
+        rows += block.feed("stderr" if stream == "stderr" else "stdout", text)
+        rows += block.live_rows(10)
+    rows += block.close()
+
+    assert all(FRAME.match(row) for row in rows)
+    assert all(not re.search("[\x00-\x1f\x7f-\x9f\u202e]", row) for row in rows)
+
+
+def test_a_resize_counts_for_what_comes_next() -> None:
+    block = OutputBlock(80, PLAIN)
+    block.feed("stdout", "x" * 100)
+
+    block.width = 25
+
+    assert block.live_rows(10) == [" │   " + "x" * 20] * 3
+
+
+def test_a_full_disk_costs_the_hidden_lines_and_nothing_else() -> None:
+    block = OutputBlock(80, Painter(has_color=False), rows_in_full=2)
+    block.feed("stdout", "1\n2\n")
+    block.hidden = HiddenLines()
+    block.hidden._file.close()
+    block.hidden._file = open("/dev/full", "w")  # noqa: SIM115 - `forget` closes it
+
+    for number in range(100):
+        block.feed("stdout", f"{number}\n" * 1000)
+    rows = block.close()
+
+    assert "99,980 more lines" in rows[0]
+    assert rows[-1] == " │   99"
+    [[notice]] = block.hidden.rows(80, Painter(has_color=False))
+    assert notice == " │   These lines were not kept: No space left on device."
+    block.forget()

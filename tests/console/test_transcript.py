@@ -1,0 +1,403 @@
+"""Events of a session, as a person sees them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from taskweaver_ext.approval import ApprovalRequest
+from taskweaver_ext.ces.execution.results import ExecutionId
+from taskweaver_ext.console.late_output import MAX_REMEMBERED
+from taskweaver_ext.console.rows import Painter
+from taskweaver_ext.console.transcript import Transcript
+from taskweaver_ext.conversation import AttachmentType, RoundId
+from taskweaver_ext.events.emitter import SessionEventEmitter
+from taskweaver_ext.streaming.exec_widget import ExecWidget
+
+DECISION = {
+    "notes": "Say hello twice",
+    "tool_call": {
+        "tool_id": "exec_tools.execute_code_python",
+        "params": {
+            "prog_name": "Greeter",
+            "contract": [
+                {"filepath": "a.csv", "mime": "text/csv", "description": "All of it"},
+                {"filepath": "chart.png", "mime": "image/png", "description": "A picture"},
+            ],
+        },
+    },
+}
+
+
+@pytest.fixture
+def transcript() -> Iterator[Transcript]:
+    transcript = Transcript(72, 20, Painter(has_color=False))
+    yield transcript
+    transcript.close()
+
+
+@pytest.fixture
+def emitter(transcript: Transcript) -> Iterator[SessionEventEmitter]:
+    """An emitter in the middle of a round, which the transcript follows."""
+    emitter = SessionEventEmitter()
+    emitter.start_round(RoundId("round-1"))
+    with emitter.subscribe(transcript):
+        yield emitter
+
+
+def test_a_post_looks_as_promised_and_output_appears_when_it_happens(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("CodeInterpreter")
+    code = 'import time; print("Starting..."); time.sleep(5); print("Done")'
+    post.update_attachment("python", AttachmentType.reply_type)
+    post.update_attachment(code, AttachmentType.reply_content)
+    post.update_attachment("CORRECT", AttachmentType.verification)
+    post.emit_execution_output("stdout", "Starting...\n")
+    before_the_end = transcript.take_rows()
+
+    post.emit_execution_output("stdout", "Done\n")
+    post.update_attachment("SUCCESS", AttachmentType.execution_status)
+    post.update_message("what the planner is told")
+    post.update_send_to("Planner")
+    post.end()
+
+    assert before_the_end == [
+        " ╭───< CodeInterpreter >",
+        " ├─► [code] " + code[:60],
+        " │   " + code[60:],
+        " ├─► [verification] CORRECT",
+        " │   Starting...",
+    ]
+    assert transcript.take_rows() == [
+        " │   Done",
+        " ├─► [execution_status] SUCCESS",
+        " ╰──● sending message to Planner",
+    ]
+
+
+def test_the_panel_shows_program_contract_code_and_timings(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("CodeInterpreter")
+    clock = itertools.count()
+    widget = ExecWidget(ExecutionId("e1"), post.emit_code_exec, lambda: float(next(clock)))
+    widget.feed_decision(json.dumps(DECISION))
+    widget.feed_code("for _ in range(2):\n    print('hel")
+    growing = transcript.live_rows(1.0)
+    widget.feed_code("lo')\n")
+    widget.generation_finished()
+    post.update_attachment("for _ in range(2): ...", AttachmentType.reply_content)
+    widget.execution_started()
+    post.emit_execution_output("stdout", "hello\nhello\n")
+    widget.execution_finished()
+    post.update_send_to("Planner")
+    post.end()
+
+    assert growing[0] == " │       print('hel"
+    assert "writing code" in growing[1]
+    rows = transcript.take_rows()
+    assert [row for row in rows if "program" in row] == [" ├─► [program] Greeter"]
+    assert [row for row in rows if "objective" in row] == [" ├─► [objective] Say hello twice"]
+    table = rows.index(" ├─► [contract] 2 files promised")
+    assert rows[table + 1].startswith(" │   a.csv      text/csv ")
+    assert rows[table + 2].startswith(" │   chart.png  image/png")
+    assert rows[-7:] == [
+        " ├─► [code]",
+        " │   for _ in range(2):",
+        " │       print('hello')",
+        " │   hello",
+        " │   hello",
+        " │   (written in 1.0 s, ran in 1.0 s)",
+        " ╰──● sending message to Planner",
+    ]
+
+
+def test_fields_that_stream_in_turn_are_each_shown_once(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("Planner")
+    plan = post.update_attachment("1. ask", AttachmentType.plan, is_end=False)
+    post.update_attachment("\n2. answer", id=plan.id, is_end=False)
+    step = post.update_attachment("1. a", AttachmentType.current_plan_step, is_end=False)
+    post.update_attachment("sk", id=step.id, is_end=False)
+    post.update_attachment("", id=plan.id, is_end=True)
+    post.update_attachment("", id=step.id, is_end=True)
+    status = transcript.live_rows(3.0)[-1]
+    post.update_message("What do you ")
+    post.message_is_end = False
+    preview = transcript.live_rows(3.0)
+    post.update_send_to("CodeInterpreter")
+    post.end()
+
+    assert "Planner" in status
+    assert "1. ask" in status
+    assert "3 s" in status
+    assert preview[0] == " ├──● What do you"
+    assert transcript.take_rows() == [
+        " ╭───< Planner >",
+        " ├─► [plan] 1. ask",
+        " │   2. answer",
+        " ├─► [current_plan_step] 1. ask",
+        " ├──● What do you",
+        " ╰──● sending message to CodeInterpreter",
+    ]
+
+
+@pytest.mark.parametrize("ends_early", [True, False])
+def test_a_plan_is_shown_again_only_when_it_has_changed(
+    transcript: Transcript, emitter: SessionEventEmitter, ends_early: bool
+) -> None:
+    def plan(draft: str, final: str, step: str) -> list[str]:
+        post = emitter.create_post_proxy("Planner")
+        attachments = []
+        for kind, text in (
+            (AttachmentType.init_plan, draft),
+            (AttachmentType.plan, final),
+            (AttachmentType.current_plan_step, step),
+        ):
+            attachments.append(post.update_attachment(text[:1], kind, is_end=False))
+            for character in text[1:-1]:
+                post.update_attachment(character, id=attachments[-1].id, is_end=False)
+            post.update_attachment(text[-1], id=attachments[-1].id, is_end=ends_early)
+        for attachment in attachments:  # as planners do, once the whole reply is there
+            if not ends_early:
+                post.update_attachment("", id=attachment.id, is_end=True)
+        post.end()
+        return transcript.take_rows()[1:-1]
+
+    first = plan("1. look\n2. think", "1. look", "1. look")
+    same = plan("1. look\n2. think", "1. look\n", "1. look")
+    longer = plan("1. look\n2. think", "1. look\n2. leap", "2. leap")
+    emitter.end_round(RoundId("round-1"))
+    emitter.start_round(RoundId("round-2"))
+    next_round = plan("1. look", "1. look", "1. look")
+
+    assert first == [
+        " ├─► [init_plan] 1. look",
+        " │   2. think",
+        " ├─► [plan] 1. look",
+        " ├─► [current_plan_step] 1. look",
+    ]
+    assert same == [" ├─► [current_plan_step] 1. look"]
+    assert longer == [
+        " ├─► [plan] 1. look",
+        " │   2. leap",
+        " ├─► [current_plan_step] 2. leap",
+    ]
+    assert next_round == [
+        " ├─► [init_plan] 1. look",
+        " ├─► [current_plan_step] 1. look",
+    ]
+
+
+def test_an_answer_is_drawn_as_markdown(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("Planner")
+    post.update_message("**Done**, see\n\n* one\n* two [link](http://x/)\x1b[2J")
+    post.update_send_to("User")
+    post.end()
+
+    assert [row.rstrip() for row in transcript.take_rows()] == [
+        " ╭───< Planner >",
+        " ╰──● sending message to User",
+        "",
+        "Done, see",
+        "",
+        " • one",
+        " • two link (http://x/)",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shown"),
+    [
+        ("cd /\nls", []),
+        ("cd /\nrm x", [" │   cd /", " │   rm x"]),
+    ],
+    ids=["seen above", "not seen yet"],
+)
+def test_code_that_needs_approval_is_seen_in_full_and_once(
+    transcript: Transcript, emitter: SessionEventEmitter, wanted: str, shown: list[str]
+) -> None:
+    post = emitter.create_post_proxy("CodeInterpreter")
+    post.update_attachment("bash", AttachmentType.reply_type)
+    post.update_attachment("cd /\nls", AttachmentType.reply_content, is_end=False)
+
+    request = ApprovalRequest(number=1, language="bash", code=wanted, reason="It is bash code.")
+    transcript.show_approval(request)
+
+    assert transcript.take_rows() == [
+        " ╭───< CodeInterpreter >",
+        " ├─► [code]",
+        " │   cd /",
+        " │   ls",
+        " ├─► [approval] This runs only if you allow it. It is bash code.",
+        *shown,
+    ]
+
+
+def test_what_the_user_runs_needs_no_introduction(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("User")
+    post.update_attachment("python", AttachmentType.reply_type)
+    post.update_attachment("1 + 1", AttachmentType.reply_content)
+    post.emit_execution_output("stdout", "2\n")
+    post.update_attachment("SUCCESS", AttachmentType.execution_status)
+    post.end()
+
+    assert transcript.take_rows() == [" │   2", " ╰──● SUCCESS"]
+
+
+def test_what_the_user_says_is_not_repeated(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("User")
+    post.update_message("hello")
+    post.update_send_to("Planner")
+    post.end()
+
+    assert transcript.take_rows() == []
+
+
+def test_long_lines_of_ours_may_be_indented(transcript: Transcript) -> None:
+    transcript.say("name  " + "value " * 12, indent=6)
+
+    assert transcript.take_rows() == [
+        "name  " + "value " * 9 + "value",
+        "      value value ",
+    ]
+
+
+def test_a_failed_round_closes_the_frame_and_says_why_once(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("Planner")
+    post.update_attachment("half a thou", AttachmentType.thought, is_end=False)
+    emitter.emit_error("the network is down")
+
+    assert transcript.take_rows() == [
+        " ╭───< Planner >",
+        " ├─► [thought] half a thou",
+        " ╰──●",
+    ]
+    assert transcript.take_failure() == "the network is down"
+    assert transcript.take_failure() == ""
+
+
+def test_text_of_models_and_roles_cannot_drive_the_terminal(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    evil = "\x1b]0;x\x07\x1b[2J\x9b1A"
+    post = emitter.create_post_proxy(f"Role{evil}")
+    post.update_status(f"busy{evil}")
+    post.update_attachment(f"t{evil}", AttachmentType.thought)
+    post.update_attachment(f"s{evil}", AttachmentType.current_plan_step)
+    live = transcript.live_rows(1)
+    post.update_message(f"m{evil}")
+    post.update_send_to(f"To{evil}")
+    post.end()
+
+    for row in [*transcript.take_rows(), *live]:
+        assert "\x1b" not in row
+        assert "\x9b" not in row
+        assert "\x07" not in row
+
+
+def test_only_the_last_collapsed_outputs_are_kept(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("CodeInterpreter")
+    for number in range(8):
+        text = f"{number}\n" * 500
+        post.emit_execution_output("stdout", text, ExecutionId(f"e{number}"))
+    post.end()
+
+    assert transcript.expand(1) is None
+    newest = transcript.expand(None)
+    assert newest is not None
+    assert newest[0] == 8
+    assert transcript.expand(4) is not None
+
+
+def test_what_code_writes_after_its_end_has_a_frame_of_its_own(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    first = emitter.create_post_proxy("User")
+    first.update_attachment("start_thread()\nmore()", AttachmentType.reply_content)
+    first.end()
+    second = emitter.create_post_proxy("User")
+
+    second.emit_execution_output("stdout", "own\n")
+    first.emit_execution_output("stdout", "late 1\nla")
+    second.emit_execution_output("stdout", "own again\n")
+    first.emit_execution_output("stderr", "late 2\n")
+
+    assert transcript.take_rows() == [
+        " │   own",
+        " ╭╌╌╌< late output of start_thread() >",
+        " ┊   late 1",
+        " ┊   la",
+        " │   own again",
+        " ┊ ! late 2",
+    ]
+    second.end()
+    transcript.take_rows()
+    transcript.say("something else")
+    second.emit_execution_output("stdout", "later\n")
+    assert transcript.take_rows() == [
+        "something else",
+        " ╭╌╌╌< late output of User >",
+        " ┊   later",
+    ]
+
+
+def test_a_late_progress_bar_is_shown_once_it_is_complete(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("User")
+    post.end()
+
+    for percent in range(100):
+        post.emit_execution_output("stderr", f"\r{percent} %")
+    assert transcript.take_rows() == []
+    post.emit_execution_output("stderr", "\r100 %\n")
+
+    assert transcript.take_rows()[1:] == [" ┊ ! 100 %"]
+
+
+def test_a_late_flood_is_collapsed_and_can_be_expanded(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("User")
+    post.end()
+
+    for number in range(1000):
+        post.emit_execution_output("stdout", f"{number}\n")
+    rows = transcript.take_rows()
+
+    assert rows[200] == " ┊   199"
+    assert rows[201:] == [" ┊   ⋯ more lines come; /expand 1 shows them"]
+    found = transcript.expand(1)
+    assert found is not None
+    assert [*found[1].rows(72, transcript.painter)][-1] == [" │   999"]
+
+
+def test_only_so_many_ended_posts_are_known_by_what_they_ran(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    first = emitter.create_post_proxy("User")
+    first.update_attachment("forgotten()", AttachmentType.reply_content)
+    first.end()
+    for _ in range(MAX_REMEMBERED):
+        emitter.create_post_proxy("User").end()
+
+    first.emit_execution_output("stdout", "late\n")
+
+    assert transcript.take_rows() == [f" ╭╌╌╌< late output of {first.post.id} >", " ┊   late"]

@@ -1,0 +1,75 @@
+"""Children see what programs need and none of our secrets."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from taskweaver_ext.machine.child_environment import child_environment, is_passed_on
+from tests.support.data import DATA
+
+VECTORS = json.loads((DATA / "13_env_filter.json").read_text())
+
+# Deviations: an agent's socket lets whoever has it act as the user, so it is refused; and the
+# prefix that marks variables as meant for this software is ours.
+REFUSED_BY_US = {"SSH_AUTH_SOCK", "SSH_AGENT_PID"}
+ADDED = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+
+
+def _ours(name: str) -> str:
+    return name.replace("PI_", "TASKWEAVER_", 1) if name.startswith("PI_") else name
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in VECTORS["cases"] if "input" in case], ids=lambda case: case["id"]
+)
+def test_recorded_cases(case: dict[str, dict[str, str]]) -> None:
+    source = {_ours(name): value for name, value in case["input"].items()}
+    expected = {_ours(name): value for name, value in case["expect"].items()}
+
+    assert child_environment(source=source) == {**expected, **ADDED}
+
+
+@pytest.mark.parametrize("name", VECTORS["allow_exact"] + VECTORS["allow_exact_windows_extra"])
+def test_recorded_allow_list(name: str) -> None:
+    assert is_passed_on(name, "x") == (name not in REFUSED_BY_US)
+
+
+@pytest.mark.parametrize("name", VECTORS["deny"])
+def test_recorded_deny_list(name: str) -> None:
+    assert not is_passed_on(name, "x")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "TASKWEAVER_GATEWAY_TOKEN",
+        "XDG_SECRET",
+        "LC_PASSWORD",
+        "AWS_SECRET_ACCESS_KEY",
+        "GITHUB_TOKEN",
+        "DATABASE_URL",
+        "AZURE_STORAGE_CONNECTION_STRING",
+        "PGPASSWORD",
+        "SOMETHING_UNKNOWN",
+    ],
+)
+def test_a_refusal_beats_every_permission(name: str) -> None:
+    assert not is_passed_on(name, "x")
+
+
+def test_a_plugins_variable_is_granted_by_its_name() -> None:
+    assert is_passed_on("PLUGIN_sql_API_KEY", "given on purpose")
+
+
+def test_a_proxy_with_a_password_in_it_is_refused() -> None:
+    assert is_passed_on("HTTPS_PROXY", "http://proxy:3128")
+    assert not is_passed_on("HTTPS_PROXY", "http://me:pw@proxy:3128")
+
+
+def test_the_callers_own_variables_win() -> None:
+    environment = child_environment({"LANG": "C", "MY_TOKEN": "mine"}, source={"LANG": "de_DE"})
+
+    assert environment["LANG"] == "C"
+    assert environment["MY_TOKEN"] == "mine"
