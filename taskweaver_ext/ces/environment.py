@@ -27,7 +27,7 @@ from taskweaver_ext.ces.kernels.client.execution import OnInput
 from taskweaver_ext.ces.kernels.client.tracing import traced_if_wanted
 from taskweaver_ext.ces.kernels.modes import EnvMode, KernelSource, KernelSourceSettings
 from taskweaver_ext.ces.programs.site import ProgramSite
-from taskweaver_ext.ces.sessions.kernel_pool import KernelKeeper
+from taskweaver_ext.ces.sessions.kernel_pool import KernelPool
 from taskweaver_ext.ces.sessions.kernel_session import MAX_DEATHS_IN_A_ROW, KernelSession
 from taskweaver_ext.ces.sessions.session_folder import SessionFolder, refuse_to_share
 from taskweaver_ext.ces.sessions.session_info import SessionInfo
@@ -103,7 +103,7 @@ class Environment(ClosedByWith):
         self._max_output_bytes = max_output_bytes
         self._max_deaths_in_a_row = max_deaths_in_a_row
         self._startup_scripts = StartupScripts(prelude, modules)
-        self._keeper = KernelKeeper(max_kernels, idle_seconds)
+        self._pool = KernelPool(max_kernels, idle_seconds)
         self._source = KernelSource(
             KernelSourceSettings(
                 env_id=self.env_id,
@@ -125,7 +125,7 @@ class Environment(ClosedByWith):
         self._owner_pid = os.getpid()
         # Nothing that lives on refers to the environment itself, or it would never be collected.
         self._let_go = not_in_forks(
-            partial(_let_go, self._sessions, self._lock, self._keeper, self._source)
+            partial(_let_go, self._sessions, self._lock, self._pool, self._source)
         )
         self._forgotten = weakref.finalize(
             self, not_in_forks(_close_forgotten), self.env_dir, self._let_go
@@ -167,7 +167,7 @@ class Environment(ClosedByWith):
             folder,
             mode=self.env_mode,
             start_kernel=lambda: traced_if_wanted(source.start(session_id, folder.cwd), session_id),
-            keeper=self._keeper,
+            pool=self._pool,
             on_late_output=on_late_output,
             max_output_bytes=self._max_output_bytes,
             startup_scripts=self._startup_scripts,
@@ -181,7 +181,7 @@ class Environment(ClosedByWith):
                     f"Session {session_id!r} is running already. Use it, or stop it first."
                 )
             self._sessions[session_id] = session
-        self._keeper.add(session)
+        self._pool.add(session)
         if not wait:
             session.start_meanwhile()
             return
@@ -191,7 +191,7 @@ class Environment(ClosedByWith):
             with self._lock:
                 if self._sessions.get(session_id) is session:  # nobody has stopped it meanwhile
                     del self._sessions[session_id]
-            self._keeper.remove(session)
+            self._pool.remove(session)
             session.stop()
             raise
 
@@ -279,7 +279,7 @@ class Environment(ClosedByWith):
         try:
             session.stop()
         finally:
-            self._keeper.remove(session)  # only now: its kernel counted until it was gone
+            self._pool.remove(session)  # only now: its kernel counted until it was gone
 
     def sessions(self) -> list[SessionInfo]:
         """What can be seen of all sessions now, in the order they were started."""
@@ -351,14 +351,14 @@ def _check_seconds(name: str, seconds: object) -> None:
 def _let_go(
     sessions: dict[str, KernelSession],
     lock: threading.Lock,
-    keeper: KernelKeeper,
+    pool: KernelPool,
     source: KernelSource,
 ) -> None:
     """Stop everything that belongs to an environment."""
     with lock:
         open_sessions = list(sessions.values())
         sessions.clear()
-    keeper.close()
+    pool.close()
     for session in open_sessions:
         session.stop()
     source.close()

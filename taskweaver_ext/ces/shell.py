@@ -158,6 +158,6 @@ class ShellExecutor(ClosedByWith):
             if self._is_closed:
                 raise SessionError("This shell has been closed. Make another one.")
             if self._reader is None:
-                self._reader = ShellReader(self._settings, self._late_outputs.take)
+                self._reader = ShellReader(self._settings, self._late_outputs.receive)
                 self._reader.start()
             return self._reader

@@ -317,14 +317,14 @@ class _Run:
                 self._executor.interrupt(kill=signals.count > 1)
 
             signals.pass_to(stop, self._suggest_killing, _PATIENCE_SECONDS)
-            result = self._executor.execute(code, on_event=self._take, stdin=stdin)
+            result = self._executor.execute(code, on_event=self._receive, stdin=stdin)
         for artifact in result.artifact:
             self._view.show(ArtifactProduced(execution_id=result.execution_id, artifact=artifact))
         if self._screen.failure is None:
             self._view.finish(result)
         return self._exit_code(result)
 
-    def _take(self, event: ExecutionEvent) -> None:
+    def _receive(self, event: ExecutionEvent) -> None:
         self._view.show(event)
         if self._screen.failure is not None:
             self._executor.interrupt()  # nobody hears it any more

@@ -210,12 +210,12 @@ class _Run:
         return environment.execute_code(
             _SESSION,
             _keep_line_numbers(self._script.code),
-            on_event=self._take,
+            on_event=self._receive,
             on_input=self._ask if may_ask else None,
             timeout=self._timeout,
         )
 
-    def _take(self, event: ExecutionEvent) -> None:
+    def _receive(self, event: ExecutionEvent) -> None:
         if isinstance(event, StatusChanged) and event.status == "running" and self._signals.count:
             self._stop(signal.SIGINT)  # it came when there was nothing to interrupt yet
         if isinstance(event, InputSettled) and event.outcome == "cancelled":

@@ -71,7 +71,7 @@ class SignalWatch:
         """
         self._listener = _Listener(on_signal, on_no_effect, no_effect_after_seconds)
 
-    def _take(self, number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self.count += 1
         is_heard = self._listener is not None
         self._arrived.put(number)
@@ -105,7 +105,7 @@ class SignalWatch:
         for number in SIGNALS:
             # A signal that whoever started us has set to be ignored (nohup) stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
-                self._previous[number] = signal.signal(number, self._take)
+                self._previous[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(

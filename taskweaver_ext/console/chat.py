@@ -57,7 +57,7 @@ class ConsoleChat:
         self._first_words = first_words
         self._was_stopped = False
         """Whether Ctrl-C was pressed while the last request was done."""
-        self._runner = RequestRunner(source, self._display, on_idle_signal=self._take_idle_signal)
+        self._runner = RequestRunner(source, self._display, on_idle_signal=self._on_idle_signal)
         self._commands = Commands(self._runner, self._prompt)
 
     def run(self, pass_signals_to: PassSignals) -> int:
@@ -74,7 +74,7 @@ class ConsoleChat:
                     self._runner.close()
         return EXIT_INTERRUPTED if self._runner.is_asked_to_end else EXIT_DONE
 
-    def _take_idle_signal(self, number: int) -> None:
+    def _on_idle_signal(self, number: int) -> None:
         """Hear a signal while nothing runs; at the prompt Ctrl-C is a key like others."""
         if number == signal.SIGINT:
             self._was_stopped = True

@@ -111,7 +111,7 @@ class Display:
         work.start()
         try:
             while not self._has_ended:
-                self._take(self.inbox.take(self._patience()))
+                self._receive(self.inbox.receive(self._patience()))
                 while self._questions and not self._has_ended:
                     self._ask(self._questions.pop(0), on_question_refused)
                 if time.monotonic() - self._drawn_at >= _UPDATE_SECONDS:
@@ -126,7 +126,7 @@ class Display:
         self.transcript.resize(width, height)
         is_live = self._has_spinner and not self._has_ended and self._asked is None
         live = self.transcript.live_rows(time.monotonic() - self._began) if is_live else []
-        self._screen.update(self.transcript.take_rows(), live)
+        self._screen.update(self.transcript.pop_rows(), live)
         self._drawn_at = time.monotonic()
         self._is_stale = False
 
@@ -137,8 +137,8 @@ class Display:
 
     def show_waiting(self) -> None:
         """Show what has come while nothing ran, such as late output."""
-        while (item := self.inbox.take(0)) is not None:
-            self._take(item)
+        while (item := self.inbox.receive(0)) is not None:
+            self._receive(item)
         self.draw()
 
     @contextlib.contextmanager
@@ -217,7 +217,7 @@ class Display:
             return max(0.001, self._drawn_at + _UPDATE_SECONDS - time.monotonic())
         return _SPINNER_SECONDS if self._has_spinner else None
 
-    def _take(self, item: Item | None) -> None:
+    def _receive(self, item: Item | None) -> None:
         self._is_stale = self._is_stale or item is not None
         match item:
             case TaskWeaverEvent():
@@ -234,7 +234,7 @@ class Display:
             case StopBegan():
                 self.transcript.stop_word = item.how
             case Suspension():
-                self._screen.update(self.transcript.take_rows(), [])
+                self._screen.update(self.transcript.pop_rows(), [])
                 item.suspend()
             case WorkEnded():
                 self._has_ended = True

@@ -102,7 +102,7 @@ class Inbox(SessionEventHandler):
         if (on_arrival := self.on_arrival) is not None:
             on_arrival()
 
-    def take(self, timeout: float | None) -> Item | None:
+    def receive(self, timeout: float | None) -> Item | None:
         """Wait for the next item; None when none came in time. With 0, do not wait."""
         try:
             item = self._items.get(block=timeout != 0, timeout=timeout or None)

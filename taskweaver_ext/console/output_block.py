@@ -125,12 +125,12 @@ class OutputBlock:
         if lines := self._folders[stream].feed(text):
             for other, folder in self._folders.items():
                 if other != stream:  # what was complete before stays above
-                    rows += self._take(other, folder.release())
-        return rows + self._take(stream, lines)
+                    rows += self._receive(other, folder.release())
+        return rows + self._receive(stream, lines)
 
     def break_line(self, stream: StreamName) -> list[str]:
         """Return the rows of a line that is not complete; what follows begins another."""
-        return self._take(stream, self._folders[stream].close())
+        return self._receive(stream, self._folders[stream].close())
 
     def close(self) -> list[str]:
         """Return the last rows: lines that were never completed, and the end of what is hidden."""
@@ -158,7 +158,7 @@ class OutputBlock:
             rows = [*self._notice(), *self._tail_rows(min(TAIL_ROWS, max(1, room))), *rows]
         return rows[-max(1, height) :]
 
-    def _take(self, stream: StreamName, lines: list[str]) -> list[str]:
+    def _receive(self, stream: StreamName, lines: list[str]) -> list[str]:
         rows: list[str] = []
         for number, line in enumerate(lines):
             if self._rows_left <= 0:

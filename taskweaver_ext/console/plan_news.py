@@ -15,7 +15,7 @@ class PlanNews:
         self._draft = ""
         self._is_new = False
 
-    def take(self, piece: str) -> str:
+    def read(self, piece: str) -> str:
         """Take the next piece of a plan and return what is to be shown of it now."""
         self._draft += piece
         if self._is_new:

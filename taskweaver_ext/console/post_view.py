@@ -122,11 +122,11 @@ class PostView:
             self._end_plan()
         if text and kind in _PLANS:
             self._plan = extra
-            text = self._plans.take(text)
+            text = self._plans.read(text)
         if kind in _NOT_SHOWN or (is_code and (self._is_of_user or self._repeats("reply"))):
             return
         if kind is AttachmentType.stop:
-            self._take_stop_state(text, is_end=extra["is_end"])
+            self._receive_stop_state(text, is_end=extra["is_end"])
         elif kind is AttachmentType.execution_result:
             self._show_result(text)
         elif kind in _VERDICTS:
@@ -155,7 +155,7 @@ class PostView:
             case "code_exec.contract":
                 self._show_contract(extra.get("payload") or {})
             case "code_exec.status":
-                self._take_status(extra.get("payload") or {})
+                self._receive_status(extra.get("payload") or {})
 
     def show_approval(self, request: ApprovalRequest) -> None:
         """Say why somebody has to decide about the code, which is to be seen in full above."""
@@ -287,7 +287,7 @@ class PostView:
         count = f"{len(files)} file{'s' if len(files) != 1 else ''} promised"
         self.item("contract", "\n".join([count, *lines]))
 
-    def _take_status(self, payload: Mapping[str, Any]) -> None:
+    def _receive_status(self, payload: Mapping[str, Any]) -> None:
         status = payload.get("status")
         self.status = {"gen": "writing code", "exec": "running code"}.get(str(status), "")
         timings = payload.get("timings") or {}
@@ -327,7 +327,7 @@ class PostView:
             self._show_text(self._plan["type"], self._plans.end(), self._plan)
             self._plan = None
 
-    def _take_stop_state(self, text: str, *, is_end: bool) -> None:
+    def _receive_stop_state(self, text: str, *, is_end: bool) -> None:
         self._stop_state += text
         if is_end and self._stop_state != _GOES_ON:
             self.item(AttachmentType.stop.value, self._stop_state)

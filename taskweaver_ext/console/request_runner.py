@@ -36,7 +36,7 @@ class RequestRunner:
     """Has requests done by a session, one at a time.
 
     Threads:
-        All methods are called on the thread that owns the terminal, but for `take_signal`
+        All methods are called on the thread that owns the terminal, but for `on_signal`
         and `suggest_killing`, which are for the thread that watches for signals.
     """
 
@@ -76,7 +76,7 @@ class RequestRunner:
 
     def start(self, pass_signals_to: PassSignals) -> None:
         """Make the first session, and hear signals from now on."""
-        pass_signals_to(self.take_signal, self.suggest_killing, _PATIENCE_SECONDS)
+        pass_signals_to(self.on_signal, self.suggest_killing, _PATIENCE_SECONDS)
         self._use(self._work(self.source.create))
 
     @property
@@ -178,18 +178,18 @@ class RequestRunner:
         self._current = session
         self._is_working = True
         try:
-            result = self.display.run(do, lambda: self.take_signal(signal.SIGINT))
+            result = self.display.run(do, lambda: self.on_signal(signal.SIGINT))
         finally:
             self._is_working = False
             self._current = None
-            failure = self.display.transcript.take_failure()
+            failure = self.display.transcript.pop_failure()
             if self._stop_count and session is not None:
                 self.display.say(_CANCELLED, color=YELLOW)
         if failure and not self._stop_count:
             self.display.say(f"error: {failure}", color=RED)
         return result
 
-    def take_signal(self, number: int) -> None:
+    def on_signal(self, number: int) -> None:
         """Stop what runs; at any price the second time, or when we are to end."""
         is_ctrl_c = number == signal.SIGINT
         self.is_asked_to_end = self.is_asked_to_end or not is_ctrl_c

@@ -39,7 +39,7 @@ class TextBlock:
         """Take the next piece and return the rows it completed."""
         rows: list[str] = []
         for line in self._folder.feed(text):
-            rows += self._take(line)
+            rows += self._receive(line)
         if self._held and self._folder.partial_line:
             rows += self._release(is_last=False)
         return rows
@@ -48,7 +48,7 @@ class TextBlock:
         """Return what is left; the label alone when nothing was ever said."""
         rows: list[str] = []
         for line in self._folder.close():
-            rows += self._take(line)
+            rows += self._receive(line)
         while self._held and not self._held[-1].strip():
             self._held.pop()
         rows += self._release(is_last=True)
@@ -64,7 +64,7 @@ class TextBlock:
         line = partial or self._held[0]
         return self._rows_of(line, is_first=not self._has_begun)[-LIVE_ROWS:]
 
-    def _take(self, line: str) -> list[str]:
+    def _receive(self, line: str) -> list[str]:
         rows: list[str] = []
         if not self._has_begun and not self._held and not line.strip():
             return rows  # nothing is to be seen of empty lines at the start

@@ -97,12 +97,12 @@ class Transcript(SessionEventHandlerBase):
         for post in self._posts.values():
             post.resize(width)
 
-    def take_rows(self) -> list[str]:
+    def pop_rows(self) -> list[str]:
         """Return the finished rows, each once."""
         rows, self.rows = self.rows, []
         return rows
 
-    def take_failure(self) -> str:
+    def pop_failure(self) -> str:
         """Return why a round has failed, once; empty when none has."""
         failure, self._failure = self._failure, ""
         self.stop_word = ""
@@ -142,7 +142,7 @@ class Transcript(SessionEventHandlerBase):
             case PostEventType.post_start | PostEventType.post_end:
                 pass
         self._step = post.step or self._step
-        self._take_from(post)
+        self._collect_from(post)
         if type is PostEventType.post_end:
             self._end_post(post_id, post)
 
@@ -162,7 +162,7 @@ class Transcript(SessionEventHandlerBase):
         """Finish all that is open: nothing more will come."""
         for post_id, post in self._posts.items():
             post.cut_off()
-            self._take_from(post)
+            self._collect_from(post)
             self._late.remember(post_id, post.title)
         self._posts.clear()
 
@@ -180,7 +180,7 @@ class Transcript(SessionEventHandlerBase):
         """Say in the current post why somebody has to decide about its code."""
         if post := self._current_post():
             post.show_approval(request)
-            self._take_from(post)
+            self._collect_from(post)
 
     def live_rows(self, seconds: float) -> list[str]:
         """What is drawn below the finished rows while something has been running so long."""
@@ -223,13 +223,13 @@ class Transcript(SessionEventHandlerBase):
     def _current_post(self) -> PostView | None:
         return next(reversed(self._posts.values()), None)
 
-    def _take_from(self, post: PostView) -> None:
+    def _collect_from(self, post: PostView) -> None:
         self.rows += post.rows
         post.rows.clear()
 
     def _end_post(self, post_id: PostId, post: PostView) -> None:
         answer = post.end()
-        self._take_from(post)
+        self._collect_from(post)
         del self._posts[post_id]
         self._late.remember(post_id, post.title)
         if answer is not None:

@@ -1,7 +1,7 @@
 """What is ours alone: a fork of this process lets go of it, and does not tidy it up.
 
 A fork (a worker of `multiprocessing`, of a server) has copies of everything.
-Zygotes, guardians and kernels end when our end of their line closes, however
+Zygotes, orphan killers and kernels end when our end of their line closes, however
 that happens: held open by a fork, the lines would outlast us, and everything
 behind them would live on. And what we remove at our end is not to be removed
 at the end of a fork.

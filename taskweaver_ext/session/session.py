@@ -168,7 +168,7 @@ class Session:
             SessionError: Another round is under way, the session was stopped, or a file
                 cannot be copied.
         """
-        with self._turns.taken(), self.emitter.handle_events_ctx(event_handler):
+        with self._turns.claimed(), self.emitter.handle_events_ctx(event_handler):
             names = [copy_into(self.cwd, file) for file in files or ()]
             parts = [*self.context_blocks, message]
             self.context_blocks.clear()
@@ -201,7 +201,7 @@ class Session:
                 stopped before it began.
             KernelStartError: The kernel did not become ready.
         """
-        with self._turns.taken(), self.emitter.handle_events_ctx(event_handler):
+        with self._turns.claimed(), self.emitter.handle_events_ctx(event_handler):
             chat_round = Round.create(user_query=code)
             results: list[ExecutionResult] = []
             with self._telling(chat_round, raises=True):

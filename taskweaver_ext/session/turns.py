@@ -39,7 +39,7 @@ class SessionTurns:
         self._has_ended = threading.Lock()
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def claimed(self) -> Iterator[None]:
         """Keep everybody else out for the length of a round.
 
         Raises:

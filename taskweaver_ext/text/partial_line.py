@@ -8,7 +8,7 @@ from taskweaver_ext.text.cell_row import CellRow
 from taskweaver_ext.text.colors import paint
 
 
-class OpenLine:
+class PartialLine:
     """One line and the cursor in it."""
 
     def __init__(self) -> None:

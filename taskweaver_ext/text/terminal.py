@@ -27,7 +27,7 @@ import re
 from collections.abc import Sequence
 
 from taskweaver_ext.text.colors import RESET, restyle, style_change
-from taskweaver_ext.text.partial_line import OpenLine
+from taskweaver_ext.text.partial_line import PartialLine
 
 MAX_CSI_PARAMETERS = 128
 MAX_STRING_CHARS = 65_536
@@ -98,7 +98,7 @@ class TerminalFilter:
             unsafe = _UNSAFE.search(text, position)
             end = unsafe.start() if unsafe else len(text)
             kept.append(self._in_style(text[position:end]))
-            position = self._take_sequence(text, end, kept) if unsafe else end
+            position = self._read_sequence(text, end, kept) if unsafe else end
         return "".join(kept)
 
     def close(self) -> str:
@@ -108,7 +108,7 @@ class TerminalFilter:
         self._style = ""
         return self._end_style()
 
-    def _take_sequence(self, text: str, start: int, kept: list[str]) -> int:
+    def _read_sequence(self, text: str, start: int, kept: list[str]) -> int:
         """Judge the sequence or control character at `start`; return where it ends."""
         sequence = _SEQUENCE.match(text, start)
         assert sequence is not None  # the last alternative takes anything
@@ -176,7 +176,7 @@ class LineFolder:
         self._filter = TerminalFilter(keep_colors, keep_line_edits=True)
         self._max_line_chars = max_line_chars
         self._style = ""
-        self._open = [OpenLine()]
+        self._open = [PartialLine()]
         """Never empty; only the last has not been completed."""
         self._current = 0
         """Which of them is being written."""
@@ -218,7 +218,7 @@ class LineFolder:
         return complete, last
 
     def _begin(self) -> None:
-        self._open = [OpenLine()]
+        self._open = [PartialLine()]
         self._current = 0
 
     def _fold(self, text: str) -> list[str]:
@@ -226,7 +226,7 @@ class LineFolder:
         if "\r" in text:
             text = text.replace("\r\n", "\n")
         if "\r" not in text and "\b" not in text and "\x1b" not in text:
-            self._take_text(text, lines)
+            self._write_text(text, lines)
             return lines
         for token in _FOLDED.findall(text):
             line = self._open[self._current]
@@ -235,12 +235,12 @@ class LineFolder:
             elif token[0] == "\b":
                 line.move_back(len(token))
             elif token[0] == "\x1b":
-                self._take_edit(line, token[2:-1], token[-1])
+                self._apply_edit(line, token[2:-1], token[-1])
             else:
-                self._take_text(token, lines)
+                self._write_text(token, lines)
         return lines
 
-    def _take_edit(self, line: OpenLine, parameters: str, kind: str) -> None:
+    def _apply_edit(self, line: PartialLine, parameters: str, kind: str) -> None:
         match kind:
             case "m":
                 self._style = restyle(self._style, parameters)
@@ -254,7 +254,7 @@ class LineFolder:
             case "B":
                 self._move(int(parameters))
 
-    def _take_text(self, text: str, lines: list[str]) -> None:
+    def _write_text(self, text: str, lines: list[str]) -> None:
         first, *others = text.split("\n")
         self._write(first, lines)
         if not others:
@@ -288,7 +288,7 @@ class LineFolder:
         if self._current < len(self._open):
             self._open[self._current].return_to_start()
             return
-        self._open.append(OpenLine())
+        self._open.append(PartialLine())
         bars = 0
         while bars < len(self._open) - 1 and self._open[-2 - bars].is_rewritten:
             bars += 1
@@ -301,7 +301,7 @@ class LineFolder:
         """Go up or down; not below the last line, nor far up."""
         missing = min(-(self._current + rows), MAX_OPEN_LINES + 1 - len(self._open))
         if missing > 0:  # they have been released: what is written there now comes once more
-            self._open[:0] = [OpenLine() for _ in range(missing)]
+            self._open[:0] = [PartialLine() for _ in range(missing)]
             self._current += missing
         column = self._open[self._current].column
         self._current = max(0, min(self._current + rows, len(self._open) - 1))
@@ -336,6 +336,6 @@ def _row_move(move: str) -> str:
     return f"{to_start}\x1b[{rows}{'A' if kind in 'AF' else 'B'}"
 
 
-def _texts(lines: Sequence[OpenLine]) -> list[str]:
+def _texts(lines: Sequence[PartialLine]) -> list[str]:
     """What is left of complete lines; nothing of those that were only passed by."""
     return [line.finish() for line in lines if line.is_used]

@@ -41,7 +41,7 @@ class CellRecord:
         self._outputs: list[StructuredOutput] = []
         self._updated: dict[str, DisplayText] = {}
 
-    def take(self, event: ExecutionEvent) -> None:
+    def receive(self, event: ExecutionEvent) -> None:
         """Take what is output; other events say nothing here."""
         match event:
             case OutputProduced():

@@ -95,7 +95,7 @@ class RunningCall:
                 self._kernel_session,
                 cell.code,
                 execution_id,
-                on_event=run.take,
+                on_event=run.receive,
                 on_input=run.refuse_input,
                 timeout=_seconds_left(deadline),
             )
@@ -132,9 +132,9 @@ class _CellRun:
         self._on_event = on_event
         self._stdin_requested = False
 
-    def take(self, event: ExecutionEvent) -> None:
+    def receive(self, event: ExecutionEvent) -> None:
         """Record an event, then pass it on."""
-        self._record.take(event)
+        self._record.receive(event)
         self._on_event(self._number, event)
 
     def refuse_input(self, _prompt: str, _password: bool) -> str:

@@ -135,7 +135,7 @@ def test_who_owns_the_terminal_does_not_wait_for_itself(
     post.emit_execution_output("stdout", "\nthe end\n")
     display.show_waiting()
 
-    assert display.inbox.take(0) is None
+    assert display.inbox.receive(0) is None
     assert screen.updates
 
 

@@ -57,7 +57,7 @@ def test_a_post_looks_as_promised_and_output_appears_when_it_happens(
     post.update_attachment(code, AttachmentType.reply_content)
     post.update_attachment("CORRECT", AttachmentType.verification)
     post.emit_execution_output("stdout", "Starting...\n")
-    before_the_end = transcript.take_rows()
+    before_the_end = transcript.pop_rows()
 
     post.emit_execution_output("stdout", "Done\n")
     post.update_attachment("SUCCESS", AttachmentType.execution_status)
@@ -72,7 +72,7 @@ def test_a_post_looks_as_promised_and_output_appears_when_it_happens(
         " ├─► [verification] CORRECT",
         " │   Starting...",
     ]
-    assert transcript.take_rows() == [
+    assert transcript.pop_rows() == [
         " │   Done",
         " ├─► [execution_status] SUCCESS",
         " ╰──● sending message to Planner",
@@ -99,7 +99,7 @@ def test_the_panel_shows_program_contract_code_and_timings(
 
     assert growing[0] == " │       print('hel"
     assert "writing code" in growing[1]
-    rows = transcript.take_rows()
+    rows = transcript.pop_rows()
     assert [row for row in rows if "program" in row] == [" ├─► [program] Greeter"]
     assert [row for row in rows if "objective" in row] == [" ├─► [objective] Say hello twice"]
     table = rows.index(" ├─► [contract] 2 files promised")
@@ -137,7 +137,7 @@ def test_fields_that_stream_in_turn_are_each_shown_once(
     assert "1. ask" in status
     assert "3 s" in status
     assert preview[0] == " ├──● What do you"
-    assert transcript.take_rows() == [
+    assert transcript.pop_rows() == [
         " ╭───< Planner >",
         " ├─► [plan] 1. ask",
         " │   2. answer",
@@ -167,7 +167,7 @@ def test_a_plan_is_shown_again_only_when_it_has_changed(
             if not ends_early:
                 post.update_attachment("", id=attachment.id, is_end=True)
         post.end()
-        return transcript.take_rows()[1:-1]
+        return transcript.pop_rows()[1:-1]
 
     first = plan("1. look\n2. think", "1. look", "1. look")
     same = plan("1. look\n2. think", "1. look\n", "1. look")
@@ -202,7 +202,7 @@ def test_an_answer_is_drawn_as_markdown(
     post.update_send_to("User")
     post.end()
 
-    assert [row.rstrip() for row in transcript.take_rows()] == [
+    assert [row.rstrip() for row in transcript.pop_rows()] == [
         " ╭───< Planner >",
         " ╰──● sending message to User",
         "",
@@ -232,7 +232,7 @@ def test_code_that_needs_approval_is_seen_in_full_and_once(
     request = ApprovalRequest(number=1, language="bash", code=wanted, reason="It is bash code.")
     transcript.show_approval(request)
 
-    assert transcript.take_rows() == [
+    assert transcript.pop_rows() == [
         " ╭───< CodeInterpreter >",
         " ├─► [code]",
         " │   cd /",
@@ -252,7 +252,7 @@ def test_what_the_user_runs_needs_no_introduction(
     post.update_attachment("SUCCESS", AttachmentType.execution_status)
     post.end()
 
-    assert transcript.take_rows() == [" │   2", " ╰──● SUCCESS"]
+    assert transcript.pop_rows() == [" │   2", " ╰──● SUCCESS"]
 
 
 def test_what_the_user_says_is_not_repeated(
@@ -263,13 +263,13 @@ def test_what_the_user_says_is_not_repeated(
     post.update_send_to("Planner")
     post.end()
 
-    assert transcript.take_rows() == []
+    assert transcript.pop_rows() == []
 
 
 def test_long_lines_of_ours_may_be_indented(transcript: Transcript) -> None:
     transcript.say("name  " + "value " * 12, indent=6)
 
-    assert transcript.take_rows() == [
+    assert transcript.pop_rows() == [
         "name  " + "value " * 9 + "value",
         "      value value ",
     ]
@@ -282,13 +282,13 @@ def test_a_failed_round_closes_the_frame_and_says_why_once(
     post.update_attachment("half a thou", AttachmentType.thought, is_end=False)
     emitter.emit_error("the network is down")
 
-    assert transcript.take_rows() == [
+    assert transcript.pop_rows() == [
         " ╭───< Planner >",
         " ├─► [thought] half a thou",
         " ╰──●",
     ]
-    assert transcript.take_failure() == "the network is down"
-    assert transcript.take_failure() == ""
+    assert transcript.pop_failure() == "the network is down"
+    assert transcript.pop_failure() == ""
 
 
 def test_text_of_models_and_roles_cannot_drive_the_terminal(
@@ -304,7 +304,7 @@ def test_text_of_models_and_roles_cannot_drive_the_terminal(
     post.update_send_to(f"To{evil}")
     post.end()
 
-    for row in [*transcript.take_rows(), *live]:
+    for row in [*transcript.pop_rows(), *live]:
         assert "\x1b" not in row
         assert "\x9b" not in row
         assert "\x07" not in row
@@ -339,7 +339,7 @@ def test_what_code_writes_after_its_end_has_a_frame_of_its_own(
     second.emit_execution_output("stdout", "own again\n")
     first.emit_execution_output("stderr", "late 2\n")
 
-    assert transcript.take_rows() == [
+    assert transcript.pop_rows() == [
         " │   own",
         " ╭╌╌╌< late output of start_thread() >",
         " ┊   late 1",
@@ -348,10 +348,10 @@ def test_what_code_writes_after_its_end_has_a_frame_of_its_own(
         " ┊ ! late 2",
     ]
     second.end()
-    transcript.take_rows()
+    transcript.pop_rows()
     transcript.say("something else")
     second.emit_execution_output("stdout", "later\n")
-    assert transcript.take_rows() == [
+    assert transcript.pop_rows() == [
         "something else",
         " ╭╌╌╌< late output of User >",
         " ┊   later",
@@ -366,10 +366,10 @@ def test_a_late_progress_bar_is_shown_once_it_is_complete(
 
     for percent in range(100):
         post.emit_execution_output("stderr", f"\r{percent} %")
-    assert transcript.take_rows() == []
+    assert transcript.pop_rows() == []
     post.emit_execution_output("stderr", "\r100 %\n")
 
-    assert transcript.take_rows()[1:] == [" ┊ ! 100 %"]
+    assert transcript.pop_rows()[1:] == [" ┊ ! 100 %"]
 
 
 def test_a_late_flood_is_collapsed_and_can_be_expanded(
@@ -380,7 +380,7 @@ def test_a_late_flood_is_collapsed_and_can_be_expanded(
 
     for number in range(1000):
         post.emit_execution_output("stdout", f"{number}\n")
-    rows = transcript.take_rows()
+    rows = transcript.pop_rows()
 
     assert rows[200] == " ┊   199"
     assert rows[201:] == [" ┊   ⋯ more lines come; /expand 1 shows them"]
@@ -400,4 +400,4 @@ def test_only_so_many_ended_posts_are_known_by_what_they_ran(
 
     first.emit_execution_output("stdout", "late\n")
 
-    assert transcript.take_rows() == [f" ╭╌╌╌< late output of {first.post.id} >", " ┊   late"]
+    assert transcript.pop_rows() == [f" ╭╌╌╌< late output of {first.post.id} >", " ┊   late"]

@@ -73,7 +73,7 @@ class _Recorded:
             self.lengths.append(0)
         self.lengths[-1] += size
 
-    def take(self, max_bytes: int) -> tuple[StreamName, int, int]:
+    def read(self, max_bytes: int) -> tuple[StreamName, int, int]:
         """Use up to `max_bytes` of the first run: its stream, offset and size."""
         while self.taken < len(self.lengths) - 1 and not self.lengths[self.taken]:
             self.taken += 1
@@ -85,7 +85,7 @@ class _Recorded:
         return stream, offset, size
 
     def give_back(self, stream: StreamName, size: int) -> None:
-        """Undo the end of a `take`: the piece ended within a character."""
+        """Undo the end of a `read`: the piece ended within a character."""
         self.lengths[self.taken] += size
         self.offsets[stream] -= size
 
@@ -139,7 +139,7 @@ class Delivery:
 
     Threads:
         The reader calls `put`, `put_output` and `finish`, the caller's thread
-        `take`. `_changed` guards all fields and is never held while calling out.
+        `receive`. `_changed` guards all fields and is never held while calling out.
         Whether it is finished, and then drained, is asked for every piece and
         needs no lock: once that is true it stays true, and nothing is added.
     """
@@ -193,7 +193,7 @@ class Delivery:
             self._is_finished = True
             self._changed.notify()
 
-    def take(self, timeout: float | None) -> Delivered | None:
+    def receive(self, timeout: float | None) -> Delivered | None:
         """Wait for the next event or piece of text; None when time is up or all is taken."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_finished, timeout)
@@ -201,10 +201,10 @@ class Delivery:
                 return None
             first = self._waiting[0]
             if isinstance(first, _Recorded):
-                return self._take_recorded(first)
+                return self._read_recorded(first)
             self._waiting.popleft()
             if isinstance(first, _LargeEvent):
-                return self._take_large(first)
+                return self._read_large(first)
             if not isinstance(first, _Held):
                 return first
             data = b"".join(first.pieces)
@@ -212,7 +212,7 @@ class Delivery:
             self._waiting_bytes -= len(data)
         return OutputText(first.stream, data.decode("utf-8", "replace"))
 
-    def _take_large(self, large: _LargeEvent) -> ExecutionEvent:
+    def _read_large(self, large: _LargeEvent) -> ExecutionEvent:
         if large.event is None:
             return self._event_file.read(large.offset)
         self._held_characters -= large.characters
@@ -244,10 +244,10 @@ class Delivery:
         is_full = self._held_bytes > _HELD_BYTES or len(self._waiting) > _HELD_ENTRIES
         return is_full and self._sink.is_spilled
 
-    def _take_recorded(self, recorded: _Recorded) -> OutputText:
+    def _read_recorded(self, recorded: _Recorded) -> OutputText:
         """Read the next piece of the first run from the record; larger the later we are."""
         piece = min(max(self._waiting_bytes // 8, _SMALLEST_PIECE), _LARGEST_PIECE)
-        stream, offset, size = recorded.take(piece)
+        stream, offset, size = recorded.read(piece)
         data = self._sink.read(stream, offset, size)
         cut_off = 0 if len(data) < size else incomplete_bytes(data)
         if cut_off:

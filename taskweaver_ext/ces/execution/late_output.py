@@ -33,7 +33,7 @@ class LateOutputs:
     """Record and pass on the late output of one session.
 
     Threads:
-        The reader calls `take`. The handler is called on a thread that is
+        The reader calls `receive`. The handler is called on a thread that is
         started with the first piece; the queue is all they share.
     """
 
@@ -45,7 +45,7 @@ class LateOutputs:
         self._thread: threading.Thread | None = None
         self._is_abandoned = False
 
-    def take(self, execution_id: ExecutionId, stream: StreamName, data: bytes) -> None:
+    def receive(self, execution_id: ExecutionId, stream: StreamName, data: bytes) -> None:
         """Record a piece and queue it for the handler."""
         self._record(execution_id, stream, data)
         if self._handler is None:

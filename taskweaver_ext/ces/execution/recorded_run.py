@@ -46,7 +46,7 @@ class RecordedRun:
     """What is known of a run while it lasts, and its result afterwards.
 
     Threads:
-        `take_output`, `say`, `add_notice` and `end` belong to the thread that
+        `receive_output`, `say`, `add_notice` and `end` belong to the thread that
         reads the output; `deliver` to the caller's. The delivery is all they
         share until it is finished; then only the caller touches the result.
     """
@@ -93,7 +93,7 @@ class RecordedRun:
         if notice not in notices:
             notices.append(notice)
 
-    def take_notice(self, notice: HostNotice) -> None:
+    def receive_notice(self, notice: HostNotice) -> None:
         """Tell the caller what happens to the place the code runs in."""
         if notice.status == "output_lost":
             self.add_notice(Notice(kind="output_lost", message=notice.message))
@@ -102,7 +102,7 @@ class RecordedRun:
         kind: Literal["limit", "host"] = "limit" if notice.status == "limit" else "host"
         self.add_notice(Notice(kind=kind, message=notice.message))
 
-    def take_output(self, stream: StreamName, data: bytes) -> None:
+    def receive_output(self, stream: StreamName, data: bytes) -> None:
         """Record output, then queue it for the caller."""
         if self._sink.limit_reached:
             return
@@ -126,7 +126,7 @@ class RecordedRun:
         A callback that raises is logged once and called again.
         """
         while not self._delivery.is_drained:
-            delivered = self._delivery.take(None)
+            delivered = self._delivery.receive(None)
             if isinstance(delivered, OutputText):
                 self._call_with_text(delivered)
             elif delivered is not None:

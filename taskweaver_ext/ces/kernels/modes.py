@@ -68,7 +68,7 @@ class KernelSource:
             return self._start_behind_gateway(session_id, cwd)
         python, environment = self._interpreter(cwd)
         is_common = python == self._interpreter(self._settings.env_dir)[0]
-        if self.spares and is_common and (spare := self.spares.take()) is not None:
+        if self.spares and is_common and (spare := self.spares.claim()) is not None:
             belongs_to = {"session_id": session_id, "cwd": str(cwd)}
             return StartedKernel(spare.host, spare.connection, belongs_to)
         return start_kernel(self._make_local_host(session_id, cwd, python, environment))

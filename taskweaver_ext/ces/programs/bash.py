@@ -111,9 +111,9 @@ class BashProcess:
         """Whether it has ended."""
         return self._process.has_ended()
 
-    def take_news(self) -> Iterable[HostNotice]:
+    def read_notices(self) -> Iterable[HostNotice]:
         """What has happened to the place it runs in since this was asked last."""
-        return self._process.take_news()
+        return self._process.read_notices()
 
     def limits_met(self) -> list[str]:
         """The limits of that place that were met since this was asked last, in words."""

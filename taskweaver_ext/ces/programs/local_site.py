@@ -19,7 +19,7 @@ from taskweaver_ext.ces.inside.spawner.started_process import (
     complaint_about_folder,
     find_program,
 )
-from taskweaver_ext.ces.programs.orphan_killer import Guardian
+from taskweaver_ext.ces.programs.orphan_killer import OrphanKiller
 from taskweaver_ext.ces.programs.process_output import ReadEnd
 from taskweaver_ext.ces.programs.site import ProcessSettings
 from taskweaver_ext.machine.child_environment import child_environment
@@ -55,16 +55,16 @@ class LocalProcess(StartedProcess):
                 has_lifeline=settings.has_lifeline,
             )
             ours.pop_all()
-        self._guardian: Guardian | None = None
+        self._orphan_killer: OrphanKiller | None = None
         if settings.is_guarded:
             with contextlib.suppress(OSError):  # where there is no room for it, we go without
-                self._guardian = Guardian(settings.path, self.family)
+                self._orphan_killer = OrphanKiller(settings.path, self.family)
 
     def collect(self) -> ProcessEnd:
         """Wait for it, and say how it ended."""
         end = super().collect()
-        if self._guardian is not None:
-            self._guardian.dismiss()
+        if self._orphan_killer is not None:
+            self._orphan_killer.dismiss()
         return end
 
     def _open_stdin(
@@ -87,12 +87,12 @@ class LocalProcess(StartedProcess):
         """Clock ticks since boot."""
         return ticks_since_boot()
 
-    def take_news(self) -> Iterable[HostNotice]:
+    def read_notices(self) -> Iterable[HostNotice]:
         """There is none: this machine does not end without us."""
         return ()
 
     def death(self) -> KernelDeath | None:
-        """See `take_news`."""
+        """See `read_notices`."""
         return None
 
     def limits_met(self) -> list[str]:

@@ -38,13 +38,13 @@ done
 $2 is what members have in their environment."""
 
 
-class Guardian:
+class OrphanKiller:
     """Watches over one family; `dismiss` ends it once the family has ended."""
 
     def __init__(self, bash: str, family: ProcessFamily) -> None:
         """Begin to watch; raises OSError when that cannot be."""
         self._process = subprocess.Popen(
-            ["bash", "--norc", "--noprofile", "-c", _WATCH, "taskweaver-guardian",
+            ["bash", "--norc", "--noprofile", "-c", _WATCH, "taskweaver-orphan-killer",
              str(family.leader), f"{MARK}={family.mark}"],
             executable=bash,
             cwd="/",

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from taskweaver_ext.ces.execution.results import StreamName
 
-TakeBytes: TypeAlias = Callable[[StreamName, bytes], None]
+OnBytes: TypeAlias = Callable[[StreamName, bytes], None]
 
 _READ_BYTES = 1 << 18
 _MAX_DRAINED_BYTES = 1 << 22
@@ -44,17 +44,17 @@ class OutputPipe:
     """The end of one stream that we read.
 
     Args:
-        take: Given whole UTF-8 characters.
+        on_bytes: Given whole UTF-8 characters.
         take_binary: Given everything from the first byte on that is not UTF-8; without it
-            such bytes are replaced by U+FFFD and go to `take`.
+            such bytes are replaced by U+FFFD and go to `on_bytes`.
     """
 
     def __init__(
         self,
         end: ReadEnd,
         stream: StreamName,
-        take: TakeBytes,
-        take_binary: TakeBytes | None = None,
+        on_bytes: OnBytes,
+        take_binary: OnBytes | None = None,
     ) -> None:
         self.descriptor = end.descriptor
         self._end = end
@@ -62,7 +62,7 @@ class OutputPipe:
         self.is_open = True
         self.has_replaced = False
         """Whether some bytes were not UTF-8 and have been replaced."""
-        self._take = take
+        self._on_bytes = on_bytes
         self._take_binary = take_binary
         self._is_binary = False
         self._held = b""
@@ -121,7 +121,7 @@ class OutputPipe:
         else:
             data, size = self._decode(data, is_last=is_last)
         if size:
-            self._take(self.stream, data[:size])
+            self._on_bytes(self.stream, data[:size])
         if self._is_binary and self._take_binary is not None:
             self._take_binary(self.stream, data[size:])
         else:

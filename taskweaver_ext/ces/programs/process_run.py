@@ -197,9 +197,9 @@ class ProcessRun:
         program = Program(
             site,
             settings,
-            take=self._take,
-            take_binary=self._take_binary,
-            take_news=self._run.take_notice,
+            on_bytes=self._receive,
+            take_binary=self._receive_binary,
+            read_notices=self._run.receive_notice,
             has_too_much_output=self._has_too_much_output,
         )
         try:
@@ -213,13 +213,13 @@ class ProcessRun:
             self._run.add_notice(Notice(kind="limit", message=message))
         return end
 
-    def _take(self, stream: StreamName, data: bytes) -> None:
-        self._run.take_output(stream, data)
+    def _receive(self, stream: StreamName, data: bytes) -> None:
+        self._run.receive_output(stream, data)
         self._binary.leave_room(stream, len(data))
         if stream == "stderr" and self._limits.memory_bytes is not None:
             self._stderr_tail = (self._stderr_tail + data)[-_STDERR_TAIL_BYTES:]
 
-    def _take_binary(self, stream: StreamName, data: bytes) -> None:
+    def _receive_binary(self, stream: StreamName, data: bytes) -> None:
         self._binary.write(stream, data)
 
     def _has_too_much_output(self) -> bool:

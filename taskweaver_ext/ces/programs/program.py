@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 
 from taskweaver_ext.ces.execution.notices import HostNotice
 from taskweaver_ext.ces.execution.results import KernelDeath, StreamName, Usage
-from taskweaver_ext.ces.programs.process_output import OutputPipe, ReadEnd, TakeBytes
+from taskweaver_ext.ces.programs.process_output import OnBytes, OutputPipe, ReadEnd
 from taskweaver_ext.ces.programs.site import ProcessSettings, ProgramSite
 
 StopReason: TypeAlias = Literal["timeout", "interrupt", "output_limit", "kill"]
@@ -124,16 +124,16 @@ class Program:
         site: ProgramSite,
         settings: ProcessSettings,
         *,
-        take: TakeBytes,
-        take_binary: TakeBytes | None,
-        take_news: Callable[[HostNotice], None],
+        on_bytes: OnBytes,
+        take_binary: OnBytes | None,
+        read_notices: Callable[[HostNotice], None],
         has_too_much_output: Callable[[], bool],
     ) -> None:
         self._site = site
         self._settings = settings
-        self._take = take
+        self._on_bytes = on_bytes
         self._take_binary = take_binary
-        self._take_news = take_news
+        self._take_news = read_notices
         self._has_too_much_output = has_too_much_output
         self._pipes: list[OutputPipe] = []
         self._stopped_for: StopReason | None = None
@@ -148,7 +148,7 @@ class Program:
             (process.stderr, "stderr"),
         )
         self._pipes = [
-            OutputPipe(end, stream, self._take, self._take_binary)
+            OutputPipe(end, stream, self._on_bytes, self._take_binary)
             for end, stream in ends
             if end is not None
         ]
@@ -181,7 +181,7 @@ class Program:
                     if not pipes[descriptor].is_open:
                         poller.unregister(descriptor)
                 elif descriptor == process.descriptor:
-                    for notice in process.take_news():
+                    for notice in process.read_notices():
                         self._take_news(notice)
                     if process.has_ended():
                         return
@@ -192,7 +192,7 @@ class Program:
                 return
             if self._has_too_much_output():
                 self._stop("output_limit")
-            self._take_next_step(deadline)
+            self._escalate(deadline)
 
     def _milliseconds_to_wait(self, deadline: float | None) -> float | None:
         moments = [deadline if self._stopped_for is None else None, self._next_step_at]
@@ -201,7 +201,7 @@ class Program:
         wanted = [moment for moment in moments if moment is not None]
         return max(0.0, min(wanted) - time.monotonic()) * 1000 if wanted else None
 
-    def _take_next_step(self, deadline: float | None) -> None:
+    def _escalate(self, deadline: float | None) -> None:
         now = time.monotonic()
         if deadline is not None and now >= deadline:
             self._stop("timeout")

@@ -53,8 +53,8 @@ class CommandOutput:
         self._take_late = take_late
         self._late_bytes_left = max_late_bytes
         self._pipes = (
-            OutputPipe(sent.stdout, "stdout", self._take),
-            OutputPipe(sent.stderr, "stderr", self._take),
+            OutputPipe(sent.stdout, "stdout", self._receive),
+            OutputPipe(sent.stderr, "stderr", self._receive),
         )
 
     @property
@@ -82,12 +82,12 @@ class CommandOutput:
         for pipe in self._pipes:
             pipe.close()
 
-    def _take(self, stream: StreamName, data: bytes) -> None:
+    def _receive(self, stream: StreamName, data: bytes) -> None:
         if self._run is None:  # an init script is nobody's command
             if stream == "stderr":
                 self.stderr_tail = (self.stderr_tail + data)[-_INIT_TAIL_BYTES:]
         elif not self.is_late:
-            self._run.take_output(stream, data)
+            self._run.receive_output(stream, data)
         else:
             self._late_bytes_left -= len(data)
             self._take_late(self._run.id, stream, data)
@@ -108,7 +108,7 @@ class CommandStop:
         self.next_step_at = self._began_at
         self._advance()
 
-    def take_next_step(self, *, is_kill: bool) -> None:
+    def escalate(self, *, is_kill: bool) -> None:
         """Do what is due by now, or the last thing at once."""
         if is_kill:
             self._bash.kill()

@@ -233,7 +233,7 @@ class ShellReader(threading.Thread):
             return describe_start_failure(failure)
         command.run.say(StatusChanged(execution_id=command.run.id, status="running"))
         if self._pause is not None:
-            command.run.take_notice(self._pause)
+            command.run.receive_notice(self._pause)
         output = CommandOutput(sent, command.run, self._take_late, self._settings.max_output_bytes)
         self._follow(bash, command, sent, output, deadline)
         if output.has_replaced:
@@ -266,7 +266,7 @@ class ShellReader(threading.Thread):
                         StatusChanged(execution_id=command.run.id, status="interrupting")
                     )
             if stopping is not None:
-                stopping.take_next_step(is_kill=command.stop_reason == "kill")
+                stopping.escalate(is_kill=command.stop_reason == "kill")
             until = deadline if give_up_at == _NEVER else give_up_at
             self._wait(sent, stopping.next_step_at if stopping is not None else until)
         if stopping is None:
@@ -308,19 +308,19 @@ class ShellReader(threading.Thread):
             elif bash is not None and descriptor == bash.reports:
                 bash.read_reports(sent)
             elif bash is not None:
-                self._take_news(bash.take_news())
+                self._receive_notices(bash.read_notices())
                 self._has_bash_ended = bash.has_ended()
         self._outputs = [output for output in self._outputs if output.is_open]
         if bash is not None and bash.descriptor is None and not bash.is_listening:
             self._has_bash_ended = True  # where nothing else tells
 
-    def _take_news(self, notices: Iterable[HostNotice]) -> None:
+    def _receive_notices(self, notices: Iterable[HostNotice]) -> None:
         """Tell the command that runs; the next one hears only what will hold it up."""
         with self._lock:
             command = self._current
         for notice in notices:
             if command is not None:
-                command.run.take_notice(notice)
+                command.run.receive_notice(notice)
             self._pause = notice if notice.status == "paused" and command is None else None
 
     def _judge(self, bash: BashProcess, command: ShellCommand, sent: SentCommand) -> None:

@@ -73,7 +73,7 @@ class RunningProcess(Protocol):
     def has_ended(self) -> bool:
         """Whether it has ended, though perhaps not what it started."""
 
-    def take_news(self) -> Iterable[HostNotice]:
+    def read_notices(self) -> Iterable[HostNotice]:
         """What has happened to its site since this was asked last."""
 
     def signal(self, number: int) -> None:

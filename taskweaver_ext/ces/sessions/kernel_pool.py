@@ -36,7 +36,7 @@ class KernelNotWantedError(SessionError):
 
 
 class Keepable(Protocol):
-    """A session as its keeper sees it."""
+    """A session as the pool sees it."""
 
     @property
     def idle_since(self) -> float | None:
@@ -57,7 +57,7 @@ class Keepable(Protocol):
         """Stop the kernel if it is idle; False when it is not."""
 
 
-class KernelKeeper:
+class KernelPool:
     """Make room before a kernel starts, and tidy up as time goes by.
 
     Threads:
@@ -84,7 +84,7 @@ class KernelKeeper:
         self._thread: threading.Thread | None = None
         if idle_seconds is not None:
             self._thread = threading.Thread(
-                target=self._put_idle_away, name="taskweaver-kernel-keeper", daemon=True
+                target=self._put_idle_away, name="taskweaver-kernel-pool", daemon=True
             )
             self._thread.start()
 

@@ -30,8 +30,8 @@ from taskweaver_ext.ces.kernels.client.tracing import reached, startup_stages
 from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.ces.programs.site import ProgramSite
 from taskweaver_ext.ces.sessions.current_kernel import CurrentKernel
-from taskweaver_ext.ces.sessions.kernel_pool import KernelKeeper, KernelNotWantedError
-from taskweaver_ext.ces.sessions.kernel_setup import Equipment
+from taskweaver_ext.ces.sessions.kernel_pool import KernelNotWantedError, KernelPool
+from taskweaver_ext.ces.sessions.kernel_setup import KernelSetup
 from taskweaver_ext.ces.sessions.session_folder import NAME, SessionFolder
 from taskweaver_ext.ces.sessions.session_info import SessionInfo, SessionState, memory_of
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
@@ -64,7 +64,7 @@ class KernelSession:
         *,
         mode: EnvMode,
         start_kernel: Callable[[], StartedKernel],
-        keeper: KernelKeeper,
+        pool: KernelPool,
         on_late_output: OnLateOutput | None,
         max_output_bytes: int,
         startup_scripts: StartupScripts,
@@ -73,16 +73,16 @@ class KernelSession:
         self._id = session_id
         self._folder = folder
         self._mode = mode
-        self._keeper = keeper
+        self._pool = pool
         self._max_output_bytes = max_output_bytes
         self._max_deaths_in_a_row = max_deaths_in_a_row
         self._late_outputs = LateOutputs(folder.outputs, on_late_output, max_output_bytes)
         self._artifacts = ArtifactStore(folder.artifacts, folder.cwd)
-        self._turns = Turns(on_free=keeper.look_again)
+        self._turns = Turns(on_free=pool.look_again)
         self._kernel = CurrentKernel(
-            session_id, start_kernel, self.describe, self._late_outputs.take
+            session_id, start_kernel, self.describe, self._late_outputs.receive
         )
-        self._equipment = Equipment(
+        self._setup = KernelSetup(
             session_id, startup_scripts, self._ask_runtime, lambda: self._kernel.is_dead
         )
         self._starting: threading.Thread | None = None
@@ -256,20 +256,20 @@ class KernelSession:
             execution.say(
                 StatusChanged(execution_id=execution.id, status="restarted", detail=restarted)
             )
-        for notice in self._equipment.take_notices():
+        for notice in self._setup.pop_notices():
             execution.add_notice(notice)
 
     def interrupt(self, kill_after: float | None) -> None:
         """Interrupt the execution that runs, or is about to, if there is one."""
         self._turns.interrupt(kill_after)
-        self._keeper.look_again()  # it may wait there for a kernel
+        self._pool.look_again()  # it may wait there for a kernel
 
     def restart(self) -> None:
         """Replace the kernel; what runs on it is cancelled first."""
         self._refuse_callbacks()
         with self._turns.place("upkeep", is_first=True) as place:
             if self._turns.cancel_what_has_not_begun():
-                self._keeper.look_again()
+                self._pool.look_again()
             else:
                 self._no_kernel_because = "The session was restarted"
                 self._stop_kernel()
@@ -282,7 +282,7 @@ class KernelSession:
     def stop(self) -> None:
         """End the kernel for good, also under a caller whose callback does not return."""
         self._kernel.close()
-        self._keeper.look_again()
+        self._pool.look_again()
         with self._turns.place("upkeep", is_first=True) as place:
             has_turn = not self._turns.is_mine and self._turns.wait(place, TURN_SECONDS)
             self._stop_kernel()  # one that was starting just now
@@ -305,7 +305,7 @@ class KernelSession:
             self._last_used_at = time.time()
             if self._idle_since is not None:
                 self._idle_since = time.monotonic()
-            self._keeper.look_again()
+            self._pool.look_again()
 
     def _begin_programs(self) -> ProgramSite:
         for _ in range(self._max_deaths_in_a_row + 1):
@@ -326,17 +326,17 @@ class KernelSession:
     def load_plugin(self, name: str, source: str, config: dict[str, Any]) -> None:
         """Load a plugin and remember it for the kernels to come."""
         with self._using_kernel():
-            self._equipment.load_plugin(name, source, config)
+            self._setup.load_plugin(name, source, config)
 
     def unload_plugin(self, name: str) -> None:
         """Take a plugin out of the kernel."""
         with self._using_kernel():
-            self._equipment.unload_plugin(name)
+            self._setup.unload_plugin(name)
 
     def test_plugin(self, name: str) -> None:
         """Run a plugin's tests."""
         with self._using_kernel():
-            self._equipment.test_plugin(name)
+            self._setup.test_plugin(name)
 
     @contextlib.contextmanager
     def _using_kernel(self) -> Iterator[None]:
@@ -363,10 +363,10 @@ class KernelSession:
         """Start a kernel and put into it what every kernel of the session has."""
         with startup_stages(self._id):
             try:
-                self._keeper.start(self, self._kernel.open)
-                while not self._equipment.install():
+                self._pool.start(self, self._kernel.open)
+                while not self._setup.install():
                     self._stop_kernel()
-                    self._keeper.start(self, self._kernel.open)
+                    self._pool.start(self, self._kernel.open)
             except KernelNotWantedError:
                 raise  # nothing was tried
             except BaseException as error:

@@ -31,7 +31,7 @@ class AskRuntime(Protocol):
         """What came of it."""
 
 
-class Equipment:
+class KernelSetup:
     """The scripts and plugins of one session; used by the thread whose turn it is."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Equipment:
             self._load_again(f"plugin {name!r}", plugin) for name, plugin in self._plugins.items()
         )
 
-    def take_notices(self) -> list[Notice]:
+    def pop_notices(self) -> list[Notice]:
         """What failed since the last time that somebody asked."""
         notices, self._notices = self._notices, []
         return notices

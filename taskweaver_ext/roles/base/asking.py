@@ -97,7 +97,7 @@ class ModelCaller:
             try:
                 with stream:
                     for event in stream:
-                        reading.take(event)
+                        reading.receive(event)
                         if reading.is_endless:
                             break  # which stops the provider
             except ReplyCancelledError as error:
@@ -152,7 +152,7 @@ class _Reading:
     def is_endless(self) -> bool:
         return self._watch.is_endless
 
-    def take(self, event: ModelEvent) -> None:
+    def receive(self, event: ModelEvent) -> None:
         if isinstance(event, TextDelta | ThinkingDelta):
             self._watch.feed(event.text)
         match event:

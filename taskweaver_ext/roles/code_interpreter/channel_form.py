@@ -89,7 +89,7 @@ class ChannelReading:
     def feed(self, text: str) -> None:
         """Show the next piece of the reply."""
         for event in self._parser.feed(text):
-            self._take(event)
+            self._receive(event)
 
     def finish(self, reply: ModelReply) -> GeneratedCode | GeneratedText:
         """Make sense of the whole reply.
@@ -98,7 +98,7 @@ class ChannelReading:
             UnusableReplyError: It lacks something.
         """
         for event in self._parser.close(broken=bool(reply.problem)):
-            self._take(event)
+            self._receive(event)
         if reply.problem and self._parser.open_channel:
             raise UnusableReplyError(reply.problem)
         self._show_code(self._fence.close())
@@ -123,7 +123,7 @@ class ChannelReading:
         """Take note that the reply is of no use."""
         self._panel.break_off(reason)
 
-    def _take(self, event: ChannelEvent) -> None:
+    def _receive(self, event: ChannelEvent) -> None:
         if event.channel == THINKING:
             self._texts[THINKING] += event.text
             self._live.add("thought", event.text)

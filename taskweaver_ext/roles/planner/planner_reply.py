@@ -36,29 +36,29 @@ class PlannerReading:
     def feed(self, text: str) -> None:
         """Show the next piece of the reply."""
         if self._parser is None:
-            self._take_json(text)
+            self._receive_json(text)
         else:
             for event in self._parser.feed(text):
-                self._take(event)
+                self._receive(event)
 
     def finish(self) -> dict[str, str] | None:
         """Return the fields of the whole reply; None when it has none."""
         if self._parser is not None:
             for event in self._parser.close():
-                self._take(event)
+                self._receive(event)
         fields = parse_reply("".join(self._decision), FIELDS)
         if fields is not None and self._thinking:
             fields["plan_reasoning"] = "".join(self._thinking)
         return fields
 
-    def _take(self, event: ChannelEvent) -> None:
+    def _receive(self, event: ChannelEvent) -> None:
         if event.channel == _THINKING:
             self._thinking.append(event.text)
             self._live.add("plan_reasoning", event.text)
         else:  # the decision, or an object without the channel around it
-            self._take_json(event.text)
+            self._receive_json(event.text)
 
-    def _take_json(self, text: str) -> None:
+    def _receive_json(self, text: str) -> None:
         self._decision.append(text)
         for piece in self._fields.feed(text):
             if piece.name != "plan_reasoning" or not self._thinking:

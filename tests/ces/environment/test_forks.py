@@ -108,7 +108,7 @@ def test_no_kernel_outlives_a_killed_owner_whose_forks_do(tmp_path: Path, start:
         owner.wait()
 
     try:
-        assert len(family) >= 2  # a kernel, and its zygote or guardian
+        assert len(family) >= 2  # a kernel, and its zygote or orphan killer
         for process in family:
             wait_until(partial(has_ended, process.pid))
         assert fork.is_running()

@@ -18,8 +18,8 @@ import pytest
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.kernels.client.host import StartedKernel
-from taskweaver_ext.ces.sessions import kernel_pool as kernel_keeper
-from taskweaver_ext.ces.sessions.kernel_pool import KernelKeeper
+from taskweaver_ext.ces.sessions import kernel_pool as kernel_pool
+from taskweaver_ext.ces.sessions.kernel_pool import KernelPool
 from taskweaver_ext.errors import KernelStartError, SessionError
 from tests.support.executions import (
     LIMIT_SECONDS,
@@ -137,7 +137,7 @@ def test_a_kernel_counts_until_it_is_gone(tmp_path: Path) -> None:
 def test_waiting_for_a_busy_kernel_has_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernel_keeper, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(kernel_pool, "WAIT_SECONDS", 0.2)
     with Environment(tmp_path, max_kernels=1) as environment:
         environment.start_session("a")
         errors: list[Exception] = []
@@ -188,10 +188,10 @@ def test_who_waits_for_a_kernel_may_give_up(ends: str, tmp_path: Path) -> None:
 
 
 class LastMomentSession:
-    """One whose code ends just when the keeper has found it busy."""
+    """One whose code ends just when the pool has found it busy."""
 
-    def __init__(self, keeper: KernelKeeper) -> None:
-        self._keeper = keeper
+    def __init__(self, pool: KernelPool) -> None:
+        self._pool = pool
         self.has_kernel = True
         self.has_given_up = False
         self.idle_since: float | None = 0.0
@@ -203,21 +203,21 @@ class LastMomentSession:
     def put_away(self, reason: str) -> bool:
         self.attempts += 1
         if self.attempts == 1:
-            self._keeper.look_again()
+            self._pool.look_again()
             return False
         self.has_kernel = False
         return True
 
 
-def test_a_kernel_that_becomes_idle_while_the_keeper_looks_is_not_missed(
+def test_a_kernel_that_becomes_idle_while_the_pool_looks_is_not_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kernel_keeper, "WAIT_SECONDS", 5.0)
-    keeper = KernelKeeper(1, None)
-    other, asker = LastMomentSession(keeper), LastMomentSession(keeper)
-    keeper.add(other)
+    monkeypatch.setattr(kernel_pool, "WAIT_SECONDS", 5.0)
+    pool = KernelPool(1, None)
+    other, asker = LastMomentSession(pool), LastMomentSession(pool)
+    pool.add(other)
 
-    assert keeper.start(asker, lambda: "started") == "started"
+    assert pool.start(asker, lambda: "started") == "started"
 
 
 def _failed_for_want_of_processes() -> KernelStartError:

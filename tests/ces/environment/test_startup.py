@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.sessions import kernel_setup as equipment
+from taskweaver_ext.ces.sessions import kernel_setup
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
 from tests.support.executions import OpenEnvironment, run, wait_until
 
@@ -159,7 +159,7 @@ def double(x):
 def test_a_module_that_never_ends_is_stopped_and_reported(
     source: str, folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(equipment, "SCRIPT_SECONDS", 0.3)
+    monkeypatch.setattr(kernel_setup, "SCRIPT_SECONDS", 0.3)
     user, _ = folders
     (user / "bad.py").write_text(source)
     (user / "good.py").write_text("good = 'here'\n")

@@ -32,7 +32,7 @@ class Line:
         self.delivery.finish()
         taken: list[object] = []
         while not self.delivery.is_drained:
-            taken.append(self.delivery.take(1))
+            taken.append(self.delivery.receive(1))
         return taken
 
 
@@ -71,8 +71,8 @@ def test_pictures_that_wait_take_no_memory_and_keep_their_place(line: Line) -> N
         tracemalloc.stop()
     line.delivery.finish()
     for number in range(40):
-        assert line.delivery.take(1) == picture(number)
-        assert line.delivery.take(1) == OutputText("stdout", f"{number}\n")
+        assert line.delivery.receive(1) == picture(number)
+        assert line.delivery.receive(1) == OutputText("stdout", f"{number}\n")
 
     assert line.delivery.is_drained
     assert held < 32 << 20  # of 160 MB
@@ -148,7 +148,7 @@ def test_whenever_the_caller_comes_it_hears_all(
     for index, (stream, count, character) in enumerate(pieces):
         line.write(stream, character * count)
         for _ in range(takes[index] if index < len(takes) else 0):
-            if (item := line.delivery.take(0)) is not None:
+            if (item := line.delivery.receive(0)) is not None:
                 taken.append(item)
     taken += line.take_all()
     line.sink.close()
@@ -160,7 +160,7 @@ def test_whenever_the_caller_comes_it_hears_all(
 
 def test_a_waiting_caller_is_woken(line: Line) -> None:
     taken: list[object] = []
-    caller = threading.Thread(target=lambda: taken.append(line.delivery.take(30)))
+    caller = threading.Thread(target=lambda: taken.append(line.delivery.receive(30)))
     caller.start()
 
     line.write("stdout", "now")
@@ -171,7 +171,7 @@ def test_a_waiting_caller_is_woken(line: Line) -> None:
 
 def test_the_end_wakes_a_waiting_caller(line: Line) -> None:
     taken: list[object] = []
-    caller = threading.Thread(target=lambda: taken.append(line.delivery.take(30)))
+    caller = threading.Thread(target=lambda: taken.append(line.delivery.receive(30)))
     caller.start()
 
     line.delivery.finish()

@@ -65,7 +65,7 @@ def install_in_running_kernel() -> None:
     os.environ.update(settings["environment"])
     limit_memory(settings["memory_limit_bytes"])
     _enter(settings["cwd"])
-    runtime = Runtime(lambda gate: PublishedFrames(kernel, gate))
+    runtime = Runtime(lambda signals: PublishedFrames(kernel, signals))
     runtime.install()
     warnings.filterwarnings("ignore", message="To exit: use 'exit', 'quit'")
     _change_classes(kernel, shell, runtime)

@@ -259,7 +259,7 @@ def launch(settings: dict[str, Any]) -> None:
     sys.argv = ["kernel"]  # not how we were started, which is nobody's business
     limit_memory(settings.get("memory_limit_bytes"))
     log = os.fdopen(os.dup(2), "w", buffering=1)
-    runtime = Runtime(lambda gate: Wire(settings["socket_path"], gate))
+    runtime = Runtime(lambda signals: Wire(settings["socket_path"], signals))
     runtime.install()
     warnings.filterwarnings("ignore", message="To exit: use 'exit', 'quit'")
     app = KernelApp.instance(

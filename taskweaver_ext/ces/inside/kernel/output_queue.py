@@ -122,7 +122,7 @@ class OutputQueue:
 
     def flush(self) -> None:
         """Send all that was said so far; what child processes wrote goes first."""
-        if self._wire.send_all(self._take):
+        if self._wire.send_all(self._drain):
             self._last_sent = _monotonic()
         else:
             self._set_alarm(_monotonic() + BATCH_SECONDS)
@@ -145,7 +145,7 @@ class OutputQueue:
         self._pipes.may_have_children = True
         self.flush()
 
-    def _take(self) -> bytes:
+    def _drain(self) -> bytes:
         """Empty the pipes and the queues into frames, one for each run of one stream."""
         frames = self._frames
         for ordinal, kind, text in self._pipes.read():

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from typing import Any
 
-from .signal_gate import SignalGate
+from .deferred_signals import DeferredSignals
 from .wire import FrameSender, end_with_all_children
 
 FRAMES = "taskweaver_frames"
@@ -49,8 +49,8 @@ class PublishedFrames(FrameSender):
 
     flushes_at_once = False
 
-    def __init__(self, kernel: Any, gate: SignalGate) -> None:
-        super().__init__(gate)
+    def __init__(self, kernel: Any, signals: DeferredSignals) -> None:
+        super().__init__(signals)
         self._session = kernel.session
         self._socket = kernel.iopub_socket
         self._topic = kernel._topic(FRAMES)
@@ -68,16 +68,16 @@ class PublishedFrames(FrameSender):
         for descriptor in (self._room, self._room_writer):
             os.set_blocking(descriptor, False)
         kernel.control_handlers.update(
-            {RECEIVED: self._take_receipt, RESEND: self._send_again, END: self._end}
+            {RECEIVED: self._receive_receipt, RESEND: self._send_again, END: self._end}
         )
 
     def fileno(self) -> int:
         """Nothing tells us that the client is gone: it may come back on another line."""
         return self._never_readable
 
-    def send_all(self, take: Any) -> bool:
+    def send_all(self, drain: Any) -> bool:
         """As elsewhere, but never on the thread that brings the receipts: it must not wait."""
-        return threading.get_ident() != self._control_thread and super().send_all(take)
+        return threading.get_ident() != self._control_thread and super().send_all(drain)
 
     def settle(self, ending: dict[str, int]) -> None:
         """Wait a moment until the client has received all and knows what may happen now.
@@ -103,9 +103,9 @@ class PublishedFrames(FrameSender):
         while self._rest:
             if self._is_full():
                 # Nothing is half done here, so an interrupt may come through.
-                self._gate.open()
+                self._signals.release()
                 self._wait_for_receipt(_WAIT_MILLISECONDS)
-                self._gate.close()
+                self._signals.hold()
                 continue
             piece = bytes(self._rest[:_MAX_PIECE_BYTES])
             self._rest = self._rest[_MAX_PIECE_BYTES:]
@@ -148,7 +148,7 @@ class PublishedFrames(FrameSender):
             except BlockingIOError:
                 return  # another thread that waits was faster
 
-    def _take_receipt(self, _stream: Any, _ident: Any, message: dict[str, Any]) -> None:
+    def _receive_receipt(self, _stream: Any, _ident: Any, message: dict[str, Any]) -> None:
         with self._guard:
             self._forget(int(message["content"]["received"]))
         self._tell_that_there_is_room()

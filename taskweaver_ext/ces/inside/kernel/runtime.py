@@ -24,9 +24,9 @@ from typing import Any
 
 from . import attribution, contents, plugin_api
 from .child_pipes import ChildPipes
+from .deferred_signals import DeferredSignals
 from .interrupt_watch import InterruptWatch
 from .output_queue import OutputQueue
-from .signal_gate import SignalGate
 from .streams import TextStream
 from .wire import ENDED, HELLO, MESSAGE, STDERR, STDOUT, FrameSender
 
@@ -49,10 +49,10 @@ Run = Callable[[], Awaitable["dict[str, Any]"]]
 class Runtime:
     """Everything we add to a kernel."""
 
-    def __init__(self, open_wire: Callable[[SignalGate], FrameSender]) -> None:
-        self.gate = SignalGate()
+    def __init__(self, open_wire: Callable[[DeferredSignals], FrameSender]) -> None:
+        self.signals = DeferredSignals()
         self._pipes = ChildPipes((STDOUT, STDERR))
-        self.queue = OutputQueue(open_wire(self.gate), self._pipes)
+        self.queue = OutputQueue(open_wire(self.signals), self._pipes)
         self.stdout = TextStream(self.queue, STDOUT)
         self.stderr = TextStream(self.queue, STDERR)
         self._kernel_pid = os.getpid()
@@ -69,8 +69,8 @@ class Runtime:
 
     def install(self) -> None:
         """Take over streams, descriptors, signals and threads of this process."""
-        self.gate.on_interrupt = self._interrupt
-        self.gate.install()
+        self.signals.on_interrupt = self._interrupt
+        self.signals.install()
         self._interrupt_watch = InterruptWatch()
         self._heed_interrupts()
         attribution.install()
@@ -148,7 +148,7 @@ class Runtime:
             self._end_forked_child()
         self._put_back_streams()
         self.context.announce_what_was_made()
-        if isinstance(ended_with := self._take_exception(), SystemExit):
+        if isinstance(ended_with := self._pop_exception(), SystemExit):
             reply = {**reply, "exit_code": self._exit_code(ended_with.code)}
         return {**reply, "usage": _usage(time.process_time() - processor_seconds)}
 
@@ -196,7 +196,7 @@ class Runtime:
         known = {*self._shell.user_ns_hidden, *self.plugins.names}
         self.stdout.write(json.dumps(contents.describe(self._shell.user_ns, known)))
 
-    def _take_exception(self) -> BaseException | None:
+    def _pop_exception(self) -> BaseException | None:
         exception, self.ended_with = self.ended_with, None
         return exception
 
@@ -243,7 +243,7 @@ class Runtime:
 
     def _end_forked_child(self) -> None:
         """Code forked and both processes reached the end of the cell: only one is the kernel."""
-        error = self._take_exception()
+        error = self._pop_exception()
         if isinstance(error, SystemExit):
             os._exit(self._exit_code(error.code))
         if error is not None:

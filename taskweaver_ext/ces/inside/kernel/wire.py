@@ -24,7 +24,7 @@ import struct
 import threading
 from collections.abc import Callable
 
-from .signal_gate import SignalGate
+from .deferred_signals import DeferredSignals
 
 HEADER = struct.Struct("!BII")
 STDOUT, STDERR, MESSAGE, ENDED, HELLO, PIPES = range(6)
@@ -93,8 +93,8 @@ class FrameSender:
     flushes_at_once = True
     """False where a message costs so much that also flushed text is sent in batches."""
 
-    def __init__(self, gate: SignalGate) -> None:
-        self._gate = gate
+    def __init__(self, signals: DeferredSignals) -> None:
+        self._signals = signals
         self._lock = threading.RLock()
         self._owner = 0
         self._rest = memoryview(b"")
@@ -103,8 +103,8 @@ class FrameSender:
         """A descriptor: readable means that the other side is gone."""
         raise NotImplementedError
 
-    def send_all(self, take: Callable[[], bytes]) -> bool:
-        """Send what `take` gives; wait while there is no room.
+    def send_all(self, drain: Callable[[], bytes]) -> bool:
+        """Send what `drain` gives; wait while there is no room.
 
         A signal handler or a finaliser may print in the middle of this: it
         comes here on the same thread, nothing is sent, and it is told so.
@@ -112,22 +112,22 @@ class FrameSender:
         this_thread = threading.get_ident()
         if self._owner == this_thread:
             return False
-        self._gate.close()
+        self._signals.hold()
         try:
             while not self._lock.acquire(timeout=_TURN_SECONDS):
-                self._gate.open()  # for an interrupt that came while we waited
-                self._gate.close()
+                self._signals.release()  # for an interrupt that came while we waited
+                self._signals.hold()
             try:
                 self._owner = this_thread
-                self._gate.close()  # who printed meanwhile has opened it
+                self._signals.hold()  # a print meanwhile has released them
                 self._send_rest()
-                self._rest = memoryview(take())
+                self._rest = memoryview(drain())
                 self._send_rest()
             finally:
                 self._owner = 0
                 self._lock.release()
         finally:
-            self._gate.open()
+            self._signals.release()
         return True
 
     def send_pipes(self, ordinal: int, descriptors: list[int]) -> None:
@@ -149,8 +149,8 @@ class FrameSender:
 class Wire(FrameSender):
     """Frames on a stream socket, whose own blocking is the backpressure."""
 
-    def __init__(self, address: str, gate: SignalGate) -> None:
-        super().__init__(gate)
+    def __init__(self, address: str, signals: DeferredSignals) -> None:
+        super().__init__(signals)
         self._socket = open_socket(address)
         self._socket.setblocking(False)
 
@@ -165,7 +165,7 @@ class Wire(FrameSender):
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
         frame = [HEADER.pack(PIPES, ordinal, 0)]
 
-        def take() -> bytes:
+        def drain() -> bytes:
             while frame:
                 with contextlib.suppress(BlockingIOError):
                     sent = self._socket.sendmsg(frame, rights)
@@ -173,7 +173,7 @@ class Wire(FrameSender):
                 self._wait_until_writable()
             return b""
 
-        self.send_all(take)
+        self.send_all(drain)
 
     def _send_rest(self) -> None:
         while self._rest:
@@ -181,9 +181,9 @@ class Wire(FrameSender):
                 self._rest = self._rest[self._socket.send(self._rest) :]
             except BlockingIOError:
                 # Nothing is half done here, so an interrupt may come through.
-                self._gate.open()
+                self._signals.release()
                 self._wait_until_writable()
-                self._gate.close()
+                self._signals.hold()
             except OSError:
                 end_with_all_children()
 

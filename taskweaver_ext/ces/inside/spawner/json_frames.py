@@ -18,7 +18,7 @@ def pack_frame(message: Mapping[str, Any]) -> bytes:
     return FRAME.pack(len(content)) + content
 
 
-def take_frames(unread: bytearray, max_bytes: int = LONGEST_FRAME) -> list[dict[str, Any]]:
+def read_frames(unread: bytearray, max_bytes: int = LONGEST_FRAME) -> list[dict[str, Any]]:
     """Take the messages that are whole; raises ValueError for what none of ours would be."""
     found = []
     while len(unread) >= FRAME.size:

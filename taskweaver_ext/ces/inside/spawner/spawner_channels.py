@@ -18,7 +18,7 @@ from typing import Any
 
 from ..kernel.wire import CHALLENGE_BYTES, PROOF_BYTES, proof, receive_exactly
 from .copying import Copying
-from .json_frames import pack_frame, take_frames
+from .json_frames import pack_frame, read_frames
 
 CONTROL = "control".ljust(32)
 """What the first connection calls itself; those for streams have names of the same length."""
@@ -93,7 +93,7 @@ class PortLine:
         self._refused: deque[str] = deque(maxlen=_MAX_REFUSED)
         """Names of connections that may still be on their way, and are not wanted any more."""
         threading.Thread(target=self._accept, daemon=True).start()
-        self._socket = self._take(CONTROL, None)
+        self._socket = self._claim(CONTROL, None)
         self._unread = bytearray()
         self._folder = tempfile.mkdtemp(prefix="taskweaver-")
         self._copies: dict[str, Copying] = {}
@@ -128,7 +128,7 @@ class PortLine:
 
     def make_pipe(self, name: str) -> str:
         """Make a named pipe whose content goes to the connection of that name."""
-        connection = self._take(name)
+        connection = self._claim(name)
         path = os.path.join(self._folder, name)
         with contextlib.ExitStack() as made:
             made.callback(connection.close)
@@ -145,7 +145,7 @@ class PortLine:
 
     def _open(self, name: str, *, is_input: bool) -> int:
         """The end of a pipe for a process; the other one is copied to or from a connection."""
-        connection = self._take(name)
+        connection = self._claim(name)
         try:
             receiver, sender = os.pipe()
         except OSError:
@@ -169,7 +169,7 @@ class PortLine:
             del self._copies[forgotten]
         self._copies[name] = copying
 
-    def _take(self, name: str, seconds: float | None = _STREAM_SECONDS) -> socket.socket:
+    def _claim(self, name: str, seconds: float | None = _STREAM_SECONDS) -> socket.socket:
         with self._arrived:
             if not self._arrived.wait_for(lambda: name in self._connections, seconds):
                 self._refused.append(name)
@@ -180,7 +180,7 @@ class PortLine:
         """Close the connections of these names, also those that are still to come."""
         for name in names:
             with contextlib.suppress(TimeoutError):
-                self._take(name, 0).close()
+                self._claim(name, 0).close()
 
     def _accept(self) -> None:
         while True:
@@ -222,4 +222,4 @@ def _receive(read: Callable[[], bytes], unread: bytearray) -> list[dict[str, Any
     if not data:
         return None
     unread += data
-    return take_frames(unread)
+    return read_frames(unread)

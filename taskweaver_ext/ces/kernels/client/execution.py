@@ -88,10 +88,10 @@ class Execution(RecordedRun):
         self._artifact_count = 0
         self._traceback = ""
 
-    def take_message(self, message_type: str, content: dict[str, Any]) -> None:
+    def receive_message(self, message_type: str, content: dict[str, Any]) -> None:
         """Take what the code published."""
         if message_type in ("display_data", "execute_result"):
-            self._take_display(content, is_result=message_type == "execute_result")
+            self._receive_display(content, is_result=message_type == "execute_result")
         elif message_type == "update_display_data":
             self._update_display(content)
         elif message_type == "clear_output":
@@ -99,16 +99,18 @@ class Execution(RecordedRun):
         elif message_type == "error":
             self._traceback = strip_terminal("\n".join(content.get("traceback", ())))
         elif message_type == "stream" and content.get("name") in ("stdout", "stderr"):
-            self.take_output(content["name"], content["text"].encode("utf-8", "backslashreplace"))
+            self.receive_output(
+                content["name"], content["text"].encode("utf-8", "backslashreplace")
+            )
 
-    def _take_display(self, content: dict[str, Any], *, is_result: bool) -> None:
+    def _receive_display(self, content: dict[str, Any], *, is_result: bool) -> None:
         if self.has_too_much_output:
             return
         bundle = content.get("data", {})
         if LOG_MIME in bundle:
-            self._take_log(bundle[LOG_MIME])
+            self._receive_log(bundle[LOG_MIME])
         elif ARTIFACT_MIME in bundle:
-            self._take_artifact(bundle[ARTIFACT_MIME])
+            self._receive_artifact(bundle[ARTIFACT_MIME])
         elif STATUS_MIME in bundle:
             report = bundle[STATUS_MIME]
             event = StatusReported(execution_id=self.id, report=report)
@@ -164,7 +166,7 @@ class Execution(RecordedRun):
             _characters_in(bundle),
         )
 
-    def _take_log(self, record: dict[str, Any]) -> None:
+    def _receive_log(self, record: dict[str, Any]) -> None:
         level, tag, message = (str(record.get(key, "")) for key in ("level", "tag", "message"))
         count, self._log_characters = len(self.result.log), self._log_characters + len(message)
         if count < _MAX_LOG_RECORDS and self._log_characters <= _MAX_LOG_CHARACTERS:
@@ -176,7 +178,7 @@ class Execution(RecordedRun):
         event = LogRecorded(execution_id=self.id, level=level, tag=tag, message=message)
         self.say(event, len(message))
 
-    def _take_artifact(self, announcement: dict[str, Any]) -> None:
+    def _receive_artifact(self, announcement: dict[str, Any]) -> None:
         artifact = self._artifacts.accept(announcement)
         if artifact is None:
             path = str(announcement.get("path", announcement.get("name")))[:_MAX_PATH_CHARACTERS]
@@ -224,7 +226,7 @@ class Execution(RecordedRun):
         )
         if reply.get("status") == "ok" or result.exit_code == 0:
             if self._traceback:  # of something that failed beside the code, such as a callback
-                self.take_output("stderr", f"{self._traceback}\n".encode())
+                self.receive_output("stderr", f"{self._traceback}\n".encode())
             self.end(ExecutionStatus.SUCCESS, None)
         elif result.exit_code is not None:
             self.end(ExecutionStatus.ERROR, f"SystemExit: {reply.get('evalue', '')}")
@@ -245,7 +247,7 @@ class Execution(RecordedRun):
         """Wait without calling out; used when the caller's own thread was interrupted."""
         deadline = time.monotonic() + seconds
         while not self._delivery.is_drained and time.monotonic() < deadline:
-            self._delivery.take(max(0.0, deadline - time.monotonic()))
+            self._delivery.receive(max(0.0, deadline - time.monotonic()))
         return self.is_finished
 
     def _before_event(self, event: ExecutionEvent) -> None:

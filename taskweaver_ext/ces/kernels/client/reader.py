@@ -136,7 +136,7 @@ class KernelReader:
         try:
             while self.death is None and time.monotonic() < self._stop_at:
                 for received in self._connection.receive(self._seconds_to_next_deadline()):
-                    self._take(received)
+                    self._receive(received)
                 while not self._steps.empty():
                     self._steps.get()()
                 self._keep_deadlines()
@@ -177,25 +177,25 @@ class KernelReader:
             )
         )
 
-    def _take(self, received: Received) -> None:
+    def _receive(self, received: Received) -> None:
         match received:
             case OutputReceived():
-                self._take_output(received)
+                self._receive_output(received)
             case MessageReceived():
-                self._take_message(received)
+                self._receive_message(received)
             case ExecutionEnded():
                 if execution := self._running_as(received.ordinal):
-                    self._take_end(execution, received)
+                    self._receive_end(execution, received)
             case InputWanted():
                 self._ask(received)
             case HostNotice():
-                self._take_notice(received)
+                self._receive_notice(received)
             case KernelGone():
                 self._kernel_is_gone()
             case _:
                 assert_never(received)
 
-    def _take_message(self, message: MessageReceived) -> None:
+    def _receive_message(self, message: MessageReceived) -> None:
         execution = self._running_as(message.ordinal)
         if execution is None:
             return
@@ -203,7 +203,7 @@ class KernelReader:
             self._code_has_started()
             return
         try:
-            execution.take_message(message.message_type, message.content)
+            execution.receive_message(message.message_type, message.content)
         except (AttributeError, KeyError, TypeError, ValueError, OSError) as error:
             # It comes from code, which may say anything; a disk may be full.
             text = f"A message of the code ({message.message_type}) was left out: {error}."
@@ -212,14 +212,14 @@ class KernelReader:
     def _running_as(self, ordinal: int) -> Execution | None:
         return self._running if ordinal == self._ordinal else None
 
-    def _take_output(self, received: OutputReceived) -> None:
+    def _receive_output(self, received: OutputReceived) -> None:
         execution = self._running_as(received.ordinal)
         if execution is not None:
-            execution.take_output(received.stream, received.data)
+            execution.receive_output(received.stream, received.data)
         elif execution_id := self._execution_ids.get(received.ordinal):
             self._on_late_output(execution_id, received.stream, received.data)
 
-    def _take_end(self, execution: Execution, ended: ExecutionEnded) -> None:
+    def _receive_end(self, execution: Execution, ended: ExecutionEnded) -> None:
         if self._has_killed:  # just as it ended: its variables are gone all the same
             self._kernel_is_gone()
             return
@@ -232,9 +232,9 @@ class KernelReader:
         else:
             self._end(*self._how_it_was_stopped(execution))
 
-    def _take_notice(self, notice: HostNotice) -> None:
+    def _receive_notice(self, notice: HostNotice) -> None:
         if self._running is not None:
-            self._running.take_notice(notice)
+            self._running.receive_notice(notice)
 
     def _ask(self, question: InputWanted) -> None:
         if self._running is not None:

@@ -255,17 +255,17 @@ class ContainerConnection(WireConnection):
             if isinstance(received, ExecutionEnded):
                 for message in self._limits_met(received.reply):
                     self._notices.append(HostNotice("limit", message))
-                yield from self._take_notices()
+                yield from self._drain_notices()
                 self._is_running = False
             elif isinstance(received, KernelGone):
-                yield from self._take_notices()
+                yield from self._drain_notices()
             elif isinstance(received, MessageReceived) and self._paths is not None:
                 _translate_path(received.content, *self._paths)
             yield received
         if self._is_running:
-            yield from self._take_notices()
+            yield from self._drain_notices()
 
-    def _take_notices(self) -> Iterator[HostNotice]:
+    def _drain_notices(self) -> Iterator[HostNotice]:
         with contextlib.suppress(IndexError):
             while True:
                 yield self._notices.popleft()

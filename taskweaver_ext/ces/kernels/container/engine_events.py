@@ -104,7 +104,7 @@ class EngineEvents:
         while not listening.is_stopped.is_set():
             try:
                 stream = self._engine.open_events()
-                if not listening.take(stream):
+                if not listening.adopt(stream):
                     break
                 if engine_is_gone:
                     engine_is_gone = False
@@ -155,7 +155,7 @@ class _Listening:
     """Guards `stream` against being opened after it was stopped."""
     stream: EventStream | None = None
 
-    def take(self, stream: EventStream) -> bool:
+    def adopt(self, stream: EventStream) -> bool:
         """Keep a stream so that it can be closed; False when it is too late."""
         with self.lock:
             if self.is_stopped.is_set():

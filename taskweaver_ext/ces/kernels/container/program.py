@@ -87,7 +87,7 @@ class ContainerProgram:
         self._notices.append(notice)
         self._waker.wake()
 
-    def take_news(self) -> Iterable[HostNotice]:
+    def read_notices(self) -> Iterable[HostNotice]:
         """What has happened to the container since this was asked last."""
         self._waker.clear()
         if self.has_ended():

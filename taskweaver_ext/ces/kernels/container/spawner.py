@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from taskweaver_ext.ces.inside.spawner.json_frames import pack_frame, take_frames
+from taskweaver_ext.ces.inside.spawner.json_frames import pack_frame, read_frames
 from taskweaver_ext.ces.inside.spawner.spawner_channels import CONTROL
 from taskweaver_ext.ces.kernels.client.wire import WireListener
 from taskweaver_ext.ces.kernels.container.connection import connect_to_port
@@ -288,8 +288,8 @@ class SpawnerClient:
             # What is sent along with it is left out by `recv`, and closed by the system.
             while data := self._connection.recv(_READ_BYTES):
                 unread += data
-                for message in take_frames(unread, _MAX_FRAME_BYTES):
-                    self._take(message)
+                for message in read_frames(unread, _MAX_FRAME_BYTES):
+                    self._receive_message(message)
         except (OSError, ValueError, TypeError, AttributeError, KeyError):
             pass  # the connection broke, or somebody sends nonsense: nobody is there to talk to
         with self._lock:
@@ -302,7 +302,7 @@ class SpawnerClient:
             news.on_change()
         self._on_lost()
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _receive_message(self, message: dict[str, Any]) -> None:
         if "ended" in message:
             number, code = int(message["ended"]), int(message["code"])
             with self._lock:

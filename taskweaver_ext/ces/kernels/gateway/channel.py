@@ -21,26 +21,26 @@ from taskweaver_ext.ces.kernels.gateway.messages import (
 
 PING_SECONDS = 1.0
 SILENCE_SECONDS = 4.0
-"""After so long without a sign, not even an answer to pings, the line counts as broken."""
+"""After so long without a sign, not even an answer to pings, the channel counts as broken."""
 
 _STALL_SECONDS = 5.0
 """How long the rest of a frame may take once its beginning is here."""
 _DATA = (websocket.ABNF.OPCODE_BINARY, websocket.ABNF.OPCODE_TEXT)
 
 
-class LineRefusedError(ConnectionError):
-    """The gateway answers, but not with a line to this kernel."""
+class ChannelRefusedError(ConnectionError):
+    """The gateway answers, but not with a channel to this kernel."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"the gateway answered {status}")
         self.status = status
 
 
-class NobodyListensError(ConnectionError):
+class NotListeningError(ConnectionError):
     """The gateway was a process of this machine, and is no more."""
 
 
-class GatewayLine:
+class GatewayChannel:
     """An open websocket. Everything raises ConnectionError once it is broken.
 
     Threads:
@@ -61,11 +61,11 @@ class GatewayLine:
         try:
             self._connect(api.address.websocket_url + path, api.headers, seconds)
         except websocket.WebSocketBadStatusException as error:
-            raise LineRefusedError(error.status_code) from error
+            raise ChannelRefusedError(error.status_code) from error
         except (websocket.WebSocketException, OSError) as error:
             is_refused = isinstance(error, ConnectionRefusedError)
             has_ended = is_refused and api.address.is_on_this_machine
-            kind = NobodyListensError if has_ended else ConnectionError
+            kind = NotListeningError if has_ended else ConnectionError
             raise kind(f"no websocket to {api.url}: {error}") from error
         self._websocket.settimeout(_STALL_SECONDS)
         self.heard_at = self._pinged_at = time.monotonic()

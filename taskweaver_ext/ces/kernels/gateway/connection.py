@@ -1,4 +1,4 @@
-"""The line to a kernel behind a gateway: complete and in order, also across broken websockets.
+"""The channel to a kernel behind a gateway: complete and in order, also across broken websockets.
 
 After a break, or when the gateway has dropped something, the kernel sends
 again what is missing (`received_frames.py`), and we send again what may not
@@ -25,13 +25,13 @@ from taskweaver_ext.ces.kernels.client.host import (
     Received,
 )
 from taskweaver_ext.ces.kernels.client.wire import Waker
-from taskweaver_ext.ces.kernels.gateway.channel import GatewayLine
+from taskweaver_ext.ces.kernels.gateway.channel import GatewayChannel
 from taskweaver_ext.ces.kernels.gateway.messages import GatewayMessage
 from taskweaver_ext.ces.kernels.gateway.received_frames import ReceivedFrames
 from taskweaver_ext.ces.kernels.gateway.reconnecting_channel import (
-    LastingLine,
-    NoMoreLineError,
-    OpenLine,
+    ChannelLostError,
+    OpenChannel,
+    ReconnectingChannel,
 )
 
 _RATE_LIMIT = re.compile(r"IOPub (message|data) rate exceeded")
@@ -52,7 +52,7 @@ class GatewayConnection:
 
     def __init__(
         self,
-        open_line: OpenLine,
+        open_channel: OpenChannel,
         *,
         request_end: Callable[[], None],
         is_known: Callable[[], bool],
@@ -61,13 +61,13 @@ class GatewayConnection:
         """Belong to a kernel.
 
         Args:
-            open_line: Called for the first line and after each break.
+            open_channel: Called for the first channel and after each break.
             request_end: Has the gateway end the kernel, without waiting for it.
             is_known: Whether the gateway still has the kernel.
             reconnect_seconds: How long the gateway may be out of reach.
         """
-        self._line = LastingLine(open_line, reconnect_seconds)
-        self._frames = ReceivedFrames(self._line)
+        self._channel = ReconnectingChannel(open_channel, reconnect_seconds)
+        self._frames = ReceivedFrames(self._channel)
         self._request_end = request_end
         self._is_known = is_known
         self._waker = Waker()
@@ -92,11 +92,11 @@ class GatewayConnection:
         return self._frames.ending
 
     def open(self, seconds: float) -> None:
-        """Open the first line; raises ConnectionError."""
-        self._line.open(seconds)
+        """Open the first channel; raises ConnectionError."""
+        self._channel.open(seconds)
 
     def execute(self, request: ExecuteRequest) -> None:
-        """Send a request, now or as soon as there is a line again."""
+        """Send a request, now or as soon as there is a channel again."""
         self._latest_ordinal = request.ordinal
         if len(request.code) > _MAX_CODE_CHARACTERS:
             self._too_long = request
@@ -132,12 +132,12 @@ class GatewayConnection:
             "allow_stdin": allow_stdin,
             "stop_on_error": False,
         }
-        return self._line.send("shell", "execute_request", content, metadata)
+        return self._channel.send("shell", "execute_request", content, metadata)
 
     def answer(self, text: str) -> None:
         """Answer a question."""
         self._answer = text
-        self._line.send("stdin", "input_reply", {"value": text})
+        self._channel.send("stdin", "input_reply", {"value": text})
 
     def interrupt(self) -> None:
         """Interrupt what runs; what ends meanwhile, and what runs then, is not hit by it."""
@@ -146,7 +146,7 @@ class GatewayConnection:
 
     def _send_interrupt(self) -> None:
         metadata = {"taskweaver": {"ordinal": self._latest_ordinal}}
-        self._line.send("control", "interrupt_request", {}, metadata)
+        self._channel.send("control", "interrupt_request", {}, metadata)
 
     def request_shutdown(self) -> None:
         """Let the gateway end the kernel: one that ended by itself would be started again."""
@@ -154,7 +154,7 @@ class GatewayConnection:
 
     def end_kernel(self) -> None:
         """Tell the kernel to kill itself and its children, from any thread."""
-        self._line.send("control", END, {})
+        self._channel.send("control", END, {})
 
     def mark_gone(self, why: str) -> None:
         """The kernel is no more, from any thread."""
@@ -167,8 +167,8 @@ class GatewayConnection:
         self._waker.wake()
 
     def close(self) -> None:
-        """Close the line."""
-        self._line.close()
+        """Close the channel."""
+        self._channel.close()
         self._waker.close()
 
     def receive(self, timeout: float | None) -> Iterator[Received]:
@@ -180,29 +180,29 @@ class GatewayConnection:
             yield _refuse(self._too_long)
             self._too_long = None
         try:
-            line = self._line.current
-            if line is None:
+            channel = self._channel.current
+            if channel is None:
                 yield from self._try_to_reconnect(deadline)
-            elif self._wait(line, deadline):
-                yield from self._read(line)
+            elif self._wait(channel, deadline):
+                yield from self._read(channel)
             else:
                 self._look_if_silent()
         except ConnectionError as error:
-            self._line.lose(error)
+            self._channel.lose(error)
         if self._is_gone.is_set():
             yield from self._receive_the_last()
 
-    def _wait(self, line: GatewayLine, deadline: float | None) -> bool:
-        """Wait for the line; False when something else ended the wait."""
-        if line.has_more_than_the_socket_shows():
+    def _wait(self, channel: GatewayChannel, deadline: float | None) -> bool:
+        """Wait for the channel; False when something else ended the wait."""
+        if channel.has_more_than_the_socket_shows():
             return True
-        line.acknowledge_quickly()
-        if ready := self._poll(0.0, line):
-            return line.fileno() in ready
-        next_ping = line.keep_alive()
+        channel.acknowledge_quickly()
+        if ready := self._poll(0.0, channel):
+            return channel.fileno() in ready
+        next_ping = channel.keep_alive()
         self._frames.ask_again_if_unanswered()
         wait_until = next_ping if deadline is None else min(next_ping, deadline)
-        return line.fileno() in self._poll(wait_until - time.monotonic(), line)
+        return channel.fileno() in self._poll(wait_until - time.monotonic(), channel)
 
     def _look_if_silent(self) -> None:
         """Silence may mean that code takes its time, or that somebody else has ended the kernel,
@@ -221,39 +221,39 @@ class GatewayConnection:
         self._look_pause = pause
         self._look_at = time.monotonic() + pause
 
-    def _poll(self, seconds: float, line: GatewayLine | None) -> set[int]:
+    def _poll(self, seconds: float, channel: GatewayChannel | None) -> set[int]:
         poller = select.poll()
         poller.register(self._waker, select.POLLIN)
-        if line is not None:
-            poller.register(line, select.POLLIN)
+        if channel is not None:
+            poller.register(channel, select.POLLIN)
         ready = {descriptor for descriptor, _ in poller.poll(max(0.0, seconds * 1000))}
         if self._waker.fileno() in ready:
             self._waker.clear()
         return ready
 
-    def _read(self, line: GatewayLine) -> Iterator[Received]:
+    def _read(self, channel: GatewayChannel) -> Iterator[Received]:
         for _ in range(_MESSAGES_AT_ONCE):
-            if message := line.read():
-                yield from self._take(message)
-            line.acknowledge_quickly()
-            if not line.is_readable():
+            if message := channel.read():
+                yield from self._receive_message(message)
+            channel.acknowledge_quickly()
+            if not channel.is_readable():
                 return
 
-    def _take(self, message: GatewayMessage) -> Iterator[Received]:
+    def _receive_message(self, message: GatewayMessage) -> Iterator[Received]:
         content = message.content
         if message.message_type == FRAMES:
-            yield from self._take_frames(content, message.buffer)
+            yield from self._receive_frames(content, message.buffer)
         elif message.message_type == "status":
-            self._take_status(content.get("execution_state", ""), message.parent_id)
+            self._receive_status(content.get("execution_state", ""), message.parent_id)
         elif message.message_type == "stream":
-            yield from self._take_stream(content)
+            yield from self._receive_stream(content)
         elif message.message_type == "execute_reply" and self._latest_ordinal == 0:
             self.replies[message.parent_id] = content
         elif message.message_type == "shutdown_reply":
             self.mark_gone("it was ended on the gateway, not by us")
 
-    def _take_frames(self, content: dict[str, Any], data: bytes) -> Iterator[Received]:
-        fresh = self._frames.take(content, data)
+    def _receive_frames(self, content: dict[str, Any], data: bytes) -> Iterator[Received]:
+        fresh = self._frames.accept(content, data)
         if fresh is None:
             return
         if fresh:
@@ -275,12 +275,12 @@ class GatewayConnection:
                 if self._is_interrupted:
                     self._send_interrupt()  # the one before came too early to be heeded
 
-    def _take_status(self, state: str, parent_id: str) -> None:
+    def _receive_status(self, state: str, parent_id: str) -> None:
         has_died = state in _DEAD_STATES or (state == "starting" and self._frames.has_begun)
         if has_died or (state == "idle" and self._frames.was_not_understood(parent_id)):
             self.mark_gone("its process died and the gateway started another")
 
-    def _take_stream(self, content: dict[str, Any]) -> Iterator[Received]:
+    def _receive_stream(self, content: dict[str, Any]) -> Iterator[Received]:
         """Our kernels do not publish streams: this is the gateway's word, or a stray writer's."""
         text = str(content.get("text", ""))
         if not (found := _RATE_LIMIT.match(text)):
@@ -298,14 +298,14 @@ class GatewayConnection:
 
     def _try_to_reconnect(self, deadline: float | None) -> Iterator[Received]:
         """Wait for the next attempt, then make it."""
-        pause = self._line.retry_seconds
+        pause = self._channel.retry_seconds
         if deadline is not None:
             pause = min(pause, max(0.0, deadline - time.monotonic()))
         if self._waker.fileno() in self._poll(pause, None):
             return
         try:
-            silent_seconds = self._line.reopen()
-        except NoMoreLineError as error:
+            silent_seconds = self._channel.reopen()
+        except ChannelLostError as error:
             self.mark_gone(str(error))
             return
         if silent_seconds is None:
@@ -325,13 +325,13 @@ class GatewayConnection:
             if self._is_interrupted:
                 self._send_interrupt()
         if self._answer is not None:
-            self._line.send("stdin", "input_reply", {"value": self._answer})
+            self._channel.send("stdin", "input_reply", {"value": self._answer})
 
     def _receive_the_last(self) -> Iterator[Received]:
         """The kernel is gone: give what it had said."""
         try:
-            while (line := self._line.current) is not None and line.is_readable():
-                yield from self._read(line)
+            while (channel := self._channel.current) is not None and channel.is_readable():
+                yield from self._read(channel)
         except ConnectionError:
             pass  # as expected
         self._has_said_so = True

@@ -31,7 +31,7 @@ from taskweaver_ext.ces.kernels.client.host import (
 )
 from taskweaver_ext.ces.kernels.client.tracing import reached
 from taskweaver_ext.ces.kernels.gateway.api import GatewayApi, GatewaySettings
-from taskweaver_ext.ces.kernels.gateway.channel import GatewayLine, LineRefusedError
+from taskweaver_ext.ces.kernels.gateway.channel import ChannelRefusedError, GatewayChannel
 from taskweaver_ext.ces.kernels.gateway.connection import GatewayConnection
 from taskweaver_ext.ces.kernels.gateway.messages import GatewayMessages
 from taskweaver_ext.errors import KernelNotReadyError, KernelStartError
@@ -93,7 +93,7 @@ class GatewayKernelHost:
         atexit.register(self._end_at_exit)  # nothing there notices when this program ends
         reached("the gateway has started a kernel")
         connection = GatewayConnection(
-            self._open_line,
+            self._open_channel,
             request_end=self._end_in_background,
             is_known=lambda: self._api.knows_kernel(self._kernel_id),
             reconnect_seconds=self._settings.gateway.reconnect_seconds,
@@ -174,15 +174,15 @@ class GatewayKernelHost:
         if self._connection is not None:
             self._connection.mark_gone("killed" if self._was_killed else "shut down")
 
-    def _open_line(self, messages: GatewayMessages, seconds: float) -> GatewayLine:
-        return GatewayLine(self._api, self._kernel_id, messages, seconds)
+    def _open_channel(self, messages: GatewayMessages, seconds: float) -> GatewayChannel:
+        return GatewayChannel(self._api, self._kernel_id, messages, seconds)
 
     def _make_it_ours(self, connection: GatewayConnection) -> None:
         seconds = self._settings.gateway.start_seconds / _ATTEMPTS
         deadline = time.monotonic() + seconds
         try:
             connection.open(seconds)
-        except LineRefusedError as error:
+        except ChannelRefusedError as error:
             if error.status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
                 raise KernelStartError(self._api.refusal(error.status)) from error
             raise KernelNotReadyError(
@@ -196,7 +196,7 @@ class GatewayKernelHost:
                 f" {error}. Look at the gateway's log; if a proxy is in between, it must let"
                 " websockets through."
             ) from error
-        reached("the line to it is open")
+        reached("the connection to it is open")
         # Variables may be secrets: they are data beside the code, never in it.
         metadata = {"taskweaver": self._bootstrap_settings()}
         request = connection.run(_bootstrap_code(), metadata=metadata)

@@ -14,7 +14,7 @@ from typing import Any
 from taskweaver_ext.ces.inside.kernel.published import RECEIVED, RESEND
 from taskweaver_ext.ces.kernels.client.frames import FrameReader
 from taskweaver_ext.ces.kernels.client.host import Received
-from taskweaver_ext.ces.kernels.gateway.reconnecting_channel import LastingLine
+from taskweaver_ext.ces.kernels.gateway.reconnecting_channel import ReconnectingChannel
 
 _PAUSE_SECONDS = 0.01
 """Between two messages of a kernel whose gateway has dropped some: 100 in a second."""
@@ -24,8 +24,8 @@ _ASK_AGAIN_SECONDS = 2.0
 class ReceivedFrames:
     """The frames of one kernel, and the asking for those that are missing."""
 
-    def __init__(self, line: LastingLine) -> None:
-        self._line = line
+    def __init__(self, channel: ReconnectingChannel) -> None:
+        self._channel = channel
         self._frames = FrameReader()
         self._received_bytes = 0
         self._request_id = ""
@@ -40,7 +40,7 @@ class ReceivedFrames:
         """Whether the kernel has said anything at all."""
         return self._received_bytes > 0
 
-    def take(self, content: dict[str, Any], data: bytes) -> bytes | None:
+    def accept(self, content: dict[str, Any], data: bytes) -> bytes | None:
         """Take a piece of the stream; returns what of it is new, None if one before is missing."""
         missing = int(content["start"]) - self._received_bytes
         if missing > 0:
@@ -59,7 +59,7 @@ class ReceivedFrames:
 
     def confirm(self) -> None:
         """Tell the kernel how far we have received."""
-        self._line.send("control", RECEIVED, {"received": self._received_bytes})
+        self._channel.send("control", RECEIVED, {"received": self._received_bytes})
 
     def ask_for_the_missing(self) -> None:
         """Have everything sent again that we have not received, unless that was asked already."""
@@ -72,7 +72,7 @@ class ReceivedFrames:
             self._ask({})
 
     def begin_again(self) -> None:
-        """The line is another: what was asked before will not be answered."""
+        """The channel is another: what was asked before will not be answered."""
         self._ask({})
 
     def slow_down(self) -> None:
@@ -88,4 +88,4 @@ class ReceivedFrames:
     def _ask(self, more: dict[str, float]) -> None:
         self._asked_at = time.monotonic()
         content = {"received": self._received_bytes, **more}
-        self._request_id = self._line.send("control", RESEND, content)
+        self._request_id = self._channel.send("control", RESEND, content)

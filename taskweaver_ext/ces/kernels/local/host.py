@@ -37,7 +37,7 @@ from taskweaver_ext.ces.kernels.client.host import RUNTIME_FOLDER, KernelConnect
 from taskweaver_ext.ces.kernels.client.tracing import reached
 from taskweaver_ext.ces.kernels.client.wire import WireConnection, WireListener
 from taskweaver_ext.ces.kernels.local.zygote import Zygote, ZygoteError, inherited_state
-from taskweaver_ext.ces.programs.orphan_killer import Guardian
+from taskweaver_ext.ces.programs.orphan_killer import OrphanKiller
 from taskweaver_ext.errors import KernelStartError
 from taskweaver_ext.machine.interpreters import explain_why_unusable
 from taskweaver_ext.machine.owned_folders import make_owned_folder
@@ -306,7 +306,7 @@ class _ForkedProcess:
 
 
 class _OrdinaryProcess:
-    """A kernel started as any program is; a guardian does for it what a zygote does for others."""
+    """A kernel started as any program is; an orphan killer does for it what a zygote does."""
 
     def __init__(
         self,
@@ -330,10 +330,10 @@ class _OrdinaryProcess:
                 start_new_session=True,
             )
         self.pid = self._process.pid
-        self._guardian: Guardian | None = None
+        self._orphan_killer: OrphanKiller | None = None
         if bash := shutil.which("bash"):
             with contextlib.suppress(OSError):  # where there is no room for it, we go without
-                self._guardian = Guardian(bash, ProcessFamily(self.pid, environment[MARK]))
+                self._orphan_killer = OrphanKiller(bash, ProcessFamily(self.pid, environment[MARK]))
 
     def has_ended(self, wait_seconds: float) -> bool:
         deadline = time.monotonic() + wait_seconds
@@ -346,8 +346,8 @@ class _OrdinaryProcess:
 
     def collect(self) -> int | None:
         code = self._process.wait()
-        if self._guardian is not None:
-            self._guardian.dismiss()
+        if self._orphan_killer is not None:
+            self._orphan_killer.dismiss()
         return -code if code < 0 else code << 8
 
     def may_be_at(self, wire: socket.socket) -> bool:

@@ -38,7 +38,7 @@ class SpareKernels:
         )
         self._thread.start()
 
-    def take(self) -> StartedKernel | None:
+    def claim(self) -> StartedKernel | None:
         """A kernel that is ready now, if there is one."""
         with self._changed:
             self._is_wanted = True

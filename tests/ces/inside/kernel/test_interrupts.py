@@ -153,7 +153,8 @@ def test_where_code_interrupted_itself_is_shown_without_our_own_frames(
     assert result.status is ExecutionStatus.ERROR
     assert (result.error or "").endswith("KeyboardInterrupt")
     assert "<module>" in (result.error or "")
-    assert "kernel_runtime" not in (result.error or "")
+    assert "taskweaver_inside" not in (result.error or "")
+    assert "inside/kernel" not in (result.error or "")
 
 
 def test_code_sees_the_handler_that_python_has_and_may_put_it_back(

@@ -12,8 +12,8 @@ import pytest
 
 from taskweaver_ext.ces.inside.kernel import output_queue
 from taskweaver_ext.ces.inside.kernel.child_pipes import ChildPipes
+from taskweaver_ext.ces.inside.kernel.deferred_signals import DeferredSignals
 from taskweaver_ext.ces.inside.kernel.output_queue import OutputQueue, unsent_of_execution
-from taskweaver_ext.ces.inside.kernel.signal_gate import SignalGate
 from taskweaver_ext.ces.inside.kernel.streams import TextStream
 from taskweaver_ext.ces.inside.kernel.wire import STDERR, STDOUT, Wire
 from taskweaver_ext.ces.kernels.client.frames import FrameReader
@@ -63,7 +63,7 @@ def line(
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
-        wire = Wire(str(path), SignalGate())
+        wire = Wire(str(path), DeferredSignals())
         connection, _ = server.accept()
     connection.settimeout(WAIT_SECONDS)
     queue = OutputQueue(wire, _NoPipes((STDOUT, STDERR)))
@@ -178,15 +178,15 @@ def test_what_a_print_in_the_middle_of_sending_says_is_sent_later(
     output = TextStream(queue, STDOUT)
     queue.start()
     context = _in_execution(queue, 1)
-    plain_take = queue._take
+    plain_take = queue._drain
 
     def take_and_print() -> bytes:
-        queue._take = plain_take  # type: ignore[method-assign]
+        queue._drain = plain_take  # type: ignore[method-assign]
         frames = plain_take()
         output.write("from within\n")  # as a signal handler or a finaliser does
         return frames
 
-    queue._take = take_and_print  # type: ignore[method-assign]
+    queue._drain = take_and_print  # type: ignore[method-assign]
     context.run(output.write, "outer\n")
     listener.listen_until("from within\n")
 

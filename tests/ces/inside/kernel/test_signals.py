@@ -9,7 +9,7 @@ import pytest
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.results import ExecutionStatus
-from taskweaver_ext.ces.inside.kernel.signal_gate import SignalGate
+from taskweaver_ext.ces.inside.kernel.deferred_signals import DeferredSignals
 from tests.support.executions import run
 
 TICKING = """
@@ -84,7 +84,7 @@ def test_a_trace_function_that_prints_may_be_left_on(environment: Environment) -
 
 
 def test_a_handler_that_is_held_back_does_not_run_within_itself() -> None:
-    gate = SignalGate()
+    deferred = DeferredSignals()
     depths: list[int] = []
     depth = 0
 
@@ -92,32 +92,32 @@ def test_a_handler_that_is_held_back_does_not_run_within_itself() -> None:
         nonlocal depth
         depth += 1
         depths.append(depth)
-        gate.close()
+        deferred.hold()
         if len(depths) < 5:
             handler(signal.SIGALRM, None)  # it comes faster than it is dealt with
-        gate.open()
+        deferred.release()
         depth -= 1
 
-    handler = gate.guard(print_something)
-    gate.close()
+    handler = deferred.guard(print_something)
+    deferred.hold()
     handler(signal.SIGALRM, None)
     handler(signal.SIGALRM, None)
     assert depths == []
 
-    gate.open()
+    deferred.release()
 
     assert depths == [1, 1, 1, 1, 1]
 
 
 def test_what_a_held_back_handler_raises_does_not_block_the_next() -> None:
-    gate = SignalGate()
+    deferred = DeferredSignals()
 
     def fail(_number: int, _frame: object) -> None:
         raise TimeoutError
 
-    handler = gate.guard(fail)
+    handler = deferred.guard(fail)
     for _ in range(2):
-        gate.close()
+        deferred.hold()
         handler(signal.SIGALRM, None)
         with pytest.raises(TimeoutError):
-            gate.open()
+            deferred.release()

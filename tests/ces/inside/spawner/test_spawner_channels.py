@@ -95,7 +95,7 @@ def test_streams_that_cannot_be_copied_are_closed(
         with pytest.raises(RuntimeError):
             line.open_streams(START)
         with pytest.raises(TimeoutError):
-            line._take(ERRORS, 0)
+            line._claim(ERRORS, 0)
 
     wait_for_descriptors(before)
 

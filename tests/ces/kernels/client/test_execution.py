@@ -25,7 +25,7 @@ def execution(tmp_path: Path) -> Iterator[Execution]:
 
 
 def publish(execution: Execution, mime_type: str, content: dict[str, Any]) -> None:
-    execution.take_message("display_data", {"data": {mime_type: content}})
+    execution.receive_message("display_data", {"data": {mime_type: content}})
 
 
 def test_only_some_of_what_was_refused_is_told(execution: Execution) -> None:

@@ -245,7 +245,7 @@ def test_the_stages_of_a_start_are_logged(
     assert re.findall(r"start of kernel s2: (.+) after", caplog.text) == [
         "the gateway has answered",
         "the gateway has started a kernel",
-        "the line to it is open",
+        "the connection to it is open",
         "our runtime has taken over",
         "startup scripts and plugins are loaded",
         "done",

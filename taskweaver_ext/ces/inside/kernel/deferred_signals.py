@@ -2,8 +2,8 @@
 
 A Python signal handler runs between two instructions of the main thread and
 may raise there (KeyboardInterrupt, a timeout of the user's own). Raised in
-the middle of sending, it would tear a frame in two. The gate makes such
-handlers wait for the few microseconds that matters.
+the middle of sending, it would tear a frame in two. Such handlers are made to
+wait for the few microseconds that matters.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from collections.abc import Callable
 from typing import Any
 
 
-class SignalGate:
-    """Closed by the main thread around what must not be torn; open otherwise."""
+class DeferredSignals:
+    """Handlers wait between `hold` and `release`, which the main thread calls around a send."""
 
     def __init__(self) -> None:
-        self._is_closed = False
+        self._is_holding = False
         self._main_thread = threading.main_thread().ident
         self._held_back: dict[int, Callable[[], object]] = {}
         """One for each signal, as the system keeps them: the same signal twice is once."""
         self._running: set[int] = set()
-        """Signals whose held back handlers run now; they may print, and so open the gate again."""
+        """Signals whose held back handlers run now; they may print, and so release the others."""
         self.on_interrupt: Callable[[int, Any], object] = signal.default_int_handler
-        """What Python's own handler of SIGINT is here; nobody sees the difference."""
+        """What Python's own handler of SIGINT is here, with no difference to be seen."""
 
-    def close(self) -> None:
-        """From here on handlers wait. Only the main thread runs handlers, so others don't care."""
+    def hold(self) -> None:
+        """From here on handlers wait. Other threads run none, so nothing is held for them."""
         if threading.get_ident() == self._main_thread:
-            self._is_closed = True
+            self._is_holding = True
 
-    def open(self) -> None:
+    def release(self) -> None:
         """Let the handlers run that came meanwhile; what they raise is raised here."""
         if threading.get_ident() == self._main_thread:
-            self._is_closed = False
+            self._is_holding = False
             if self._held_back:
                 self._catch_up()
 
@@ -52,12 +52,12 @@ class SignalGate:
                 self._running.discard(number)
 
     def guard(self, handler: Callable[[int, Any], object]) -> Callable[[int, Any], object]:
-        """Give a handler that behaves as `handler` does, but waits while the gate is closed."""
+        """Give a handler that behaves as `handler` does, but waits while signals are held."""
         called = self.on_interrupt if handler is signal.default_int_handler else handler
 
         @functools.wraps(handler, updated=())
         def guarded(number: int, frame: Any) -> object:
-            if self._is_closed:
+            if self._is_holding:
                 self._held_back[number] = functools.partial(called, number, frame)
                 return None
             return called(number, frame)
