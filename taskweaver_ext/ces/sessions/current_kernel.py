@@ -54,12 +54,7 @@ class CurrentKernel:
         except BaseException:  # the machine may have no thread left for it, or Ctrl-C came
             kernel.host.stop()
             raise
-        record = SessionRecord(
-            self._describe(),
-            pid=_pid_of(kernel),
-            # Hosts that have a private folder on this machine keep the record there.
-            folder=getattr(kernel.host, "folder", None),
-        )
+        record = SessionRecord(self._describe(), pid=kernel.host.pid, folder=kernel.host.folder)
         with self._lock:
             self._kernel, self._reader, self._record = kernel, reader, record
             self._was_there = True
@@ -126,13 +121,13 @@ class CurrentKernel:
             kernel, reader = self._kernel, self._reader
         if kernel is None or reader is None:
             return None
-        return reader.death or (kernel.host.death() if _is_over(kernel) else None)
+        return reader.death or (kernel.host.death() if kernel.host.is_over else None)
 
     @property
     def pid(self) -> int | None:
         """The kernel's process, where it is one of this machine and lives."""
         with self._lock:
-            return None if self._kernel is None or self._has_died() else _pid_of(self._kernel)
+            return None if self._kernel is None or self._has_died() else self._kernel.host.pid
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
@@ -159,7 +154,7 @@ class CurrentKernel:
         with self._lock:
             if self._kernel is None or self._has_died():
                 return None
-            site: ProgramSite | None = getattr(self._kernel.host, "programs", None)
+            site = self._kernel.host.programs
             self._program_count += site is not None
             return site
 
@@ -172,20 +167,10 @@ class CurrentKernel:
         kernel, reader = self._kernel, self._reader
         # A host may know before its reader does.
         return (reader is not None and reader.death is not None) or (
-            kernel is not None and _is_over(kernel)
+            kernel is not None and kernel.host.is_over
         )
 
     def _closed_error(self) -> SessionError:
         return SessionError(
             f"Session {self._session_id!r} has been stopped. Start it again to use it."
         )
-
-
-def _pid_of(kernel: StartedKernel) -> int | None:
-    pid: int | None = getattr(kernel.host, "pid", None)
-    return pid
-
-
-def _is_over(kernel: StartedKernel) -> bool:
-    """Whether a kernel's host knows that it has ended."""
-    return bool(getattr(kernel.host, "is_over", False))

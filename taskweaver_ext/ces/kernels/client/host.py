@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 from taskweaver_ext.ces import inside
 from taskweaver_ext.ces.execution.notices import HostNotice
 from taskweaver_ext.ces.execution.results import KernelDeath, StreamName
+from taskweaver_ext.ces.programs.site import ProgramSite
 
 RUNTIME_FOLDER = Path(next(iter(inside.__path__)))
 """The source that every host brings into its kernel."""
@@ -100,6 +101,22 @@ class KernelHost(Protocol):
     of times, then `stop` once, even when `start` raised. All may be called
     from any thread.
     """
+
+    @property
+    def pid(self) -> int | None:
+        """The kernel's process, where it is one of this machine."""
+
+    @property
+    def folder(self) -> Path | None:
+        """A private folder on this machine that `stop` removes, where there is one."""
+
+    @property
+    def programs(self) -> ProgramSite | None:
+        """Where programs run beside the kernel, where that is not this machine."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the kernel is known to have ended, perhaps before its reader noticed."""
 
     def start(self) -> KernelConnection:
         """Start the kernel and wait until it is ready; raises `KernelStartError`."""

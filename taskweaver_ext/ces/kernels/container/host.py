@@ -72,6 +72,10 @@ class ContainerKernelHost:
         return self._connection.kernel_pid if self._connection is not None else None
 
     @property
+    def folder(self) -> None:
+        """The container's own folder is not for records: its code can reach it."""
+
+    @property
     def programs(self) -> ContainerPrograms:
         """Where shells and programs of the session run, once the container does."""
         return self._box.programs

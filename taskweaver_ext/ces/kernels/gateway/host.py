@@ -82,8 +82,25 @@ class GatewayKernelHost:
         self._ending: threading.Thread | None = None
         self._end_at_exit = not_in_forks(self._end)
         self._was_killed = False
-        self.pid: int | None = None
+        self._pid: int | None = None
+
+    @property
+    def pid(self) -> int | None:
         """The kernel's process, where it is one of this machine."""
+        return self._pid
+
+    @property
+    def folder(self) -> None:
+        """No disk is shared."""
+
+    @property
+    def programs(self) -> None:
+        """A gateway has kernels only."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the connection to the kernel counts it as dead."""
+        return self._connection is not None and bool(self._connection.loss)
 
     def start(self) -> KernelConnection:
         """Start a kernel, connect to it and send our runtime."""
@@ -108,7 +125,7 @@ class GatewayKernelHost:
 
     def death(self, wait_seconds: float = 1.0) -> KernelDeath | None:
         """Why the kernel counts as dead; only the kernel itself can have said how it would end."""
-        if self._connection is None or not self._connection.loss:
+        if self._connection is None or not self.is_over:
             return None
         ending, detail = self._connection.ending, self._connection.loss
         if "exit_code" in ending:
@@ -214,7 +231,7 @@ class GatewayKernelHost:
             if isinstance(received, MessageReceived) and received.message_type == "hello":
                 has_said_hello = True
                 if "" != received.content["place"] == process_place():
-                    self.pid = received.content["pid"]
+                    self._pid = received.content["pid"]
             if isinstance(received, KernelGone):
                 raise KernelNotReadyError(
                     f"The kernel behind {self._api.url} was gone before it was ready:"

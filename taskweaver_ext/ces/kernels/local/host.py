@@ -110,6 +110,15 @@ class LocalKernelHost:
         """The private folder with its sockets; removed by `stop`."""
         return self._folder
 
+    @property
+    def programs(self) -> None:
+        """They run on this machine, as the kernel does."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the kernel has been seen to have ended."""
+        return self._death is not None
+
     def start(self) -> KernelConnection:
         """Start the process and wait for its hello."""
         key = uuid.uuid4().hex

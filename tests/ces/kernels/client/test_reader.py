@@ -33,7 +33,7 @@ def test_code_given_to_a_kernel_that_has_just_died_was_not_interrupted(
     kernel = shared_environment._source.start("s1", tmp_path)
     execution = an_execution(tmp_path, "1")
     reader = KernelReader(kernel.host, kernel.connection, lambda *_: None, "s1")
-    pid: int = kernel.host.pid  # type: ignore[attr-defined]
+    pid = kernel.host.pid
     psutil.Process(pid).kill()
     wait_until(lambda: kernel.host.death() is not None)
 

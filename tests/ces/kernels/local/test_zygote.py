@@ -500,7 +500,7 @@ def test_a_spare_kernel_becomes_its_sessions_own(tmp_path: Path) -> None:
 
         heard = run(environment, "import os, helper; print(os.getcwd(), helper.answer)")
 
-        assert kernel_pid(environment) == spare.pid  # type: ignore[attr-defined]
+        assert kernel_pid(environment) == spare.pid
         assert heard.text() == f"{tmp_path / 'work'} 42\n"
         wait_until(lambda: len(ready) == 1)  # the next is at hand
 
@@ -511,7 +511,7 @@ def test_a_spare_kernel_that_died_is_not_given_out(tmp_path: Path) -> None:
         ready = environment._source.spares._ready
         wait_until(lambda: len(ready) == 1)
         spare = ready[0].host
-        psutil.Process(spare.pid).kill()  # type: ignore[attr-defined]
+        psutil.Process(spare.pid).kill()
         wait_until(lambda: spare.death() is not None)
         environment.start_session("s1")
 
