@@ -14,12 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from scripts.campaigns import interrupts
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.errors import SessionError
 from tests.support.executions import LIMIT_SECONDS, whole_stdout
 
 ROUNDS = 25
+INTERRUPT_ROUNDS = 150
+"""A part of what `scripts/campaigns/interrupts.py` does by itself."""
 
 ENDLESS_CODES = {
     "prints": "import itertools\nfor i in itertools.count(): print({tag!r}, i)",
@@ -82,6 +85,15 @@ def test_a_session_survives_whatever_happens_whenever(spared_environment: Enviro
                 _assert_in_order(whole_stdout(result), tag, what)
         after = environment.execute_code("s1", f"print('after', {number})", timeout=LIMIT_SECONDS)
         assert after.stdout == [f"after {number}\n"], (what, after.status, after.error)
+
+
+def test_an_interrupt_stops_what_it_is_meant_for_or_nothing(tmp_path: Path) -> None:
+    with interrupts.open_campaign(tmp_path, seed=7) as campaign:
+        for number in range(INTERRUPT_ROUNDS):
+            try:
+                campaign.play()
+            except AssertionError as error:
+                raise AssertionError(f"round {number}: {campaign.what}") from error
 
 
 def _run_until(
