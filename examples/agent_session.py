@@ -35,7 +35,7 @@ class Follower(SessionEventHandler):
     role = ""
 
     def handle(self, event: TaskWeaverEvent) -> None:
-        """Called for each event in order; a handler that raises disturbs nobody else."""
+        """Called for each event in order; a handler that raises does not disturb the others."""
         extra = event.extra
         if event.t is PostEventType.post_start and "role" in extra:
             self.role = extra["role"]

@@ -1,4 +1,4 @@
-"""Run code that nobody has read: in a container without network, with limits on everything.
+"""Run code that was not reviewed: in a container without network, with limits on everything.
 
 Needs a Docker engine and an image, which `taskweaver-ext image build` makes once.
 

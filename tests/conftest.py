@@ -22,7 +22,7 @@ _LINES_OF_A_FAILURE = 40
 
 _folders_made: list[str] = []
 
-# Whoever started us may have had them ignored (`nohup`, or `&` in a script), and so would
+# The program that started us may have had them ignored (`nohup`, or `&` in a script), and so would
 # everything that tests start.
 for _number, _handler in (
     (signal.SIGINT, signal.default_int_handler),

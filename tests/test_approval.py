@@ -44,7 +44,7 @@ def test_a_person_can_say_no_or_change_the_code() -> None:
     assert edited.decide("bash", "ls", is_verified=False).code == "ls -l"
 
 
-def test_where_nobody_can_be_asked_it_is_denied() -> None:
+def test_without_a_person_to_ask_it_is_denied() -> None:
     answer = Approval().decide("bash", "ls", is_verified=False)
 
     assert not answer.is_approved

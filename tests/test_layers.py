@@ -30,7 +30,7 @@ IN_EVERY_KERNEL = {"IPython", "ipykernel", "jupyter_client", "traitlets", "zmq"}
 NAME_INSIDE = "taskweaver_inside"
 
 MAY_IMPORT_LATE = ("cli", "llm", "app", "console", "roles", "ces.kernels.modes", INSIDE)
-"""Commands stay light, vendors' SDKs are optional, only who runs containers or gateways pays for
+"""Commands stay light, vendors' SDKs are optional, only users of containers or gateways pay for
 them, and a prompt appears before what only answers need."""
 MAY_READ_THE_ENVIRONMENT = (
     *("config", "machine.child_environment", "machine.shown_environment"),

@@ -242,7 +242,7 @@ def measure_death(bench: Bench) -> Iterator[Row]:
                 peer,
                 _PYTHON_LOOP,
                 lambda: os.kill(process, signal.SIGKILL),
-                # Who looks once a second must not seem to look always at the worst moment.
+                # A look once a second must not seem to come always at the worst moment.
                 after_seconds=random.uniform(0, _LOOKING_SECONDS),
             )
 

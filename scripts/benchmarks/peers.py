@@ -171,13 +171,14 @@ class NbclientPeer:
         self._client = _ListeningNotebookClient(
             _notebook_node(cells=[], metadata=_notebook_node(), nbformat=4, nbformat_minor=5)
         )
+        self._kernel = contextlib.ExitStack()
 
     def start(self) -> None:
         """Start the kernel and wait for its first reply."""
         self._client.startup_timeout = _READY_SECONDS
-        self._client.create_kernel_manager()
-        self._client.start_new_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self._client.start_new_kernel_client()
+        self._kernel.enter_context(
+            self._client.setup_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        )
 
     def execute(self, code: str, on_text: OnText) -> None:
         """Run the code as a cell."""
@@ -198,7 +199,7 @@ class NbclientPeer:
         """Kill the kernel."""
         self._client.shutdown_kernel = "immediate"
         with contextlib.suppress(asyncio.CancelledError):
-            self._client._cleanup_kernel()
+            self._kernel.close()
 
 
 _INTERPRETER_LOOP = """

@@ -243,7 +243,7 @@ def test_large_input_arrives_whole(bash: ProcessExecutor) -> None:
     assert stdout_of(result).strip() == str(5 * MEGABYTE)
 
 
-def test_input_that_nobody_reads_is_no_problem(bash: ProcessExecutor) -> None:
+def test_input_that_is_not_read_is_no_problem(bash: ProcessExecutor) -> None:
     result = bash.execute("echo hi", stdin=b"x" * (5 * MEGABYTE))
 
     assert result.is_success

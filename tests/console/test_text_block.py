@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
-from taskweaver_ext.console.highlighting import LineHighlighter
 from taskweaver_ext.console.rows import Painter
 from taskweaver_ext.console.text_block import TextBlock
 
 PLAIN = Painter(has_color=False)
-COLOR = re.compile("\x1b\\[[0-9;]*m")
 
 
 def grown(block: TextBlock, text: str, size: int) -> list[str]:
@@ -54,29 +50,3 @@ def test_control_characters_of_a_model_do_not_reach_the_screen() -> None:
     block = TextBlock("thought", 60, PLAIN)
 
     assert grown(block, "a\x1b[2Jb\x1b]52;c;eA==\x07\x1b[31mc\x9b3A", 2) == [" ├─► [thought] abc"]
-
-
-def test_code_in_colors_says_the_same() -> None:
-    code = 'def f(x):\n    """Doc\n    more"""\n    return f"{x}" + 1  # why\n\n@a\nclass B: pass\n'
-    highlighter = LineHighlighter("python")
-
-    colored = [highlighter.color(line) for line in code.split("\n")]
-
-    assert [COLOR.sub("", line) for line in colored] == code.split("\n")
-    assert "\x1b[35mdef\x1b[0m" in colored[0]
-    assert "\x1b[32m" in colored[2], "the second line of a string is a string"
-    assert "\x1b[35mreturn\x1b[0m" in colored[3], "after the string it is code again"
-
-
-def test_a_string_that_never_ends_does_not_take_ever_longer() -> None:
-    highlighter = LineHighlighter("python")
-    highlighter.color('x = """')
-
-    for _ in range(1000):
-        highlighter.color("text")
-
-    assert len(highlighter._context) <= 101
-
-
-def test_an_unknown_language_has_no_colors() -> None:
-    assert LineHighlighter("klingon").color("if x: pass") == "if x: pass"

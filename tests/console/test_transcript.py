@@ -304,10 +304,9 @@ def test_text_of_models_and_roles_cannot_drive_the_terminal(
     post.update_send_to(f"To{evil}")
     post.end()
 
-    for row in [*transcript.pop_rows(), *live]:
-        assert "\x1b" not in row
-        assert "\x9b" not in row
-        assert "\x07" not in row
+    shown = "\n".join([*transcript.pop_rows(), *live])
+    assert [part for part in ("Role", "busy", "t", "s", "m", "To") if part not in shown] == []
+    assert set("\x1b\x9b\x07") & set(shown) == set()
 
 
 def test_only_the_last_collapsed_outputs_are_kept(

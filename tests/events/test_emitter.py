@@ -1,4 +1,4 @@
-"""Events are numbered without gaps and heard by everybody in one order, latecomers included."""
+"""Events are numbered without gaps and heard by all handlers in one order, late ones included."""
 
 from __future__ import annotations
 
@@ -350,7 +350,7 @@ def test_misuse_of_rounds_is_refused_by_name() -> None:
 # --- numbers, order, replay -----------------------------------------------------------------------
 
 
-def test_events_are_numbered_from_one_also_when_nobody_listens() -> None:
+def test_events_are_numbered_from_one_also_without_handlers() -> None:
     emitter = SessionEventEmitter()
     recorder = Recorder()
     event = TaskWeaverEvent(EventScope.session, SessionEventType.session_start, None, None, "")
@@ -478,7 +478,7 @@ def test_replay_has_neither_gap_nor_duplicate_for_any_history(
     assert recorder.numbers == expected
 
 
-def test_events_that_handlers_emit_come_after_the_one_they_heard_for_everybody() -> None:
+def test_events_that_handlers_emit_come_after_the_one_they_heard_for_all() -> None:
     emitter = SessionEventEmitter()
     first, third = Recorder(), Recorder()
 
@@ -499,7 +499,7 @@ def test_events_that_handlers_emit_come_after_the_one_they_heard_for_everybody()
     assert first.numbers == third.numbers == [1, 2, 3, 4, 5, 6]
 
 
-def test_many_threads_and_answering_handlers_make_one_order_for_everybody() -> None:
+def test_many_threads_and_answering_handlers_make_one_order_for_all() -> None:
     emitter = SessionEventEmitter(max_kept_events=64)
     threads, each = 8, 500
 
@@ -668,7 +668,7 @@ def test_emitting_waits_while_a_slow_handler_has_too_much_to_hear() -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for what nobody announces; the pause only keeps the wait from being busy."""
+    """Wait for what is not announced; the pause only keeps the wait from being busy."""
     pause = threading.Event()
     for _ in range(LIMIT_SECONDS * 1000):
         if condition():
@@ -806,7 +806,7 @@ def test_a_handler_may_leave_from_inside_a_call() -> None:
     emitter = SessionEventEmitter()
 
     def leave(event: TaskWeaverEvent) -> None:
-        say(emitter, "unheard by the one who left")
+        say(emitter, "unheard by the handler that left")
         emitter.unregister(leaver)
 
     leaver, other = Recorder(leave), Recorder()
@@ -815,10 +815,10 @@ def test_a_handler_may_leave_from_inside_a_call() -> None:
     say(emitter, "a")
 
     assert leaver.messages == ["a"]
-    assert other.messages == ["a", "unheard by the one who left"]
+    assert other.messages == ["a", "unheard by the handler that left"]
 
 
-def test_unregistering_a_stranger_is_refused_and_a_missing_handler_is_nobody() -> None:
+def test_unregistering_a_stranger_is_refused_and_no_handler_at_all_is_fine() -> None:
     emitter = SessionEventEmitter()
 
     with pytest.raises(SessionError, match="is not registered"):

@@ -304,7 +304,7 @@ def test_a_provider_that_hangs_up_is_unreachable(protocol: Protocol) -> None:
     assert "hung up" in str(error)
 
 
-def test_a_port_where_nobody_listens_is_unreachable(protocol: Protocol) -> None:
+def test_a_port_without_a_listener_is_unreachable(protocol: Protocol) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -325,7 +325,7 @@ def test_a_connection_that_is_not_accepted_ends_at_its_limit(protocol: Protocol)
         listener = sockets.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
-        for _ in range(3):  # fill the queue of those who wait to be accepted
+        for _ in range(3):  # fill the queue of connections to accept
             waiting = sockets.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(listener.getsockname())

@@ -164,7 +164,7 @@ def test_a_cancel_before_the_stream_is_entered_counts() -> None:
         next(iter(stream))
 
 
-def test_a_source_is_told_when_nobody_listens_any_more() -> None:
+def test_a_source_is_told_when_its_reader_has_left() -> None:
     answers: list[bool] = []
 
     def talk(deliver: Deliver, was_cut: threading.Event) -> None:

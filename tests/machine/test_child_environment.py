@@ -11,7 +11,7 @@ from tests.support.data import DATA
 
 VECTORS = json.loads((DATA / "13_env_filter.json").read_text())
 
-# Deviations: an agent's socket lets whoever has it act as the user, so it is refused; and the
+# Deviations: an agent's socket lets its holder act as the user, so it is refused; and the
 # prefix that marks variables as meant for this software is ours.
 REFUSED_BY_US = {"SSH_AUTH_SOCK", "SSH_AGENT_PID"}
 ADDED = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}

@@ -38,7 +38,7 @@ def test_what_the_dead_have_left_is_removed_and_nothing_else(tmp_path: Path) -> 
     others = [
         make_owned_folder("mine", tmp_path),
         tmp_path / "taskweaver-unmarked",
-        tmp_path / "somebody-elses",
+        tmp_path / "of-another-program",
     ]
     for folder in others[1:]:
         folder.mkdir()
@@ -168,6 +168,6 @@ def machine_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "machine-id"
 
 
-@pytest.mark.parametrize("label", ["", "somebody", "a/b/c/d/e", "a/b/c/1", "a/b/c/7/d/e"])
-def test_a_label_that_is_not_ours_names_nobody(label: str) -> None:
+@pytest.mark.parametrize("label", ["", "x", "a/b/c/d/e", "a/b/c/1", "a/b/c/7/d/e"])
+def test_a_label_that_is_not_ours_names_no_owner(label: str) -> None:
     assert Owner.parse(label) is None

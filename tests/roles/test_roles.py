@@ -1,4 +1,4 @@
-"""Roles of one's own, and who may speak to whom."""
+"""Roles of one's own, and which may speak to which."""
 
 from __future__ import annotations
 

@@ -129,6 +129,6 @@ def test_a_subscriber_that_fails_is_logged_once_and_the_others_still_hear(
     assert len(caplog.records) == 1
 
 
-def test_nobody_can_listen_to_a_channel_that_was_not_declared() -> None:
+def test_a_channel_that_was_not_declared_cannot_be_subscribed_to() -> None:
     with pytest.raises(ValueError, match="no channel 'cod'"):
         ChannelSubscriptions(("code",)).subscribe("cod", lambda event: None)

@@ -20,8 +20,8 @@ KEEPS_LAST_LINE_END = {"s_single_quoted", "s_two_blocks", "s_bash_apostrophe"}
 The recommended blocks of the other cases leave it out, and one rule must hold for all."""
 
 PAUSES = {"pause_no_newline"}
-"""The recorded splitter pauses after code and drops what follows. Ours loses nothing: who wants
-to stop after a block sees it completed and stops reading."""
+"""The recorded splitter pauses after code and drops what follows. Ours loses nothing: a reader
+that wants to stop after a block sees it completed and stops."""
 
 
 def chunks_of(text: str, size: int) -> list[str]:

@@ -18,7 +18,7 @@ from taskweaver_ext.events.types import (
 )
 from tests.support.executions import LIMIT_SECONDS
 
-API_KEY = "key-that-nobody-may-see"
+API_KEY = "key-that-must-stay-hidden"
 
 
 def plan(

@@ -73,7 +73,7 @@ class PrivateEngine:
         if os.geteuid() != 0:
             raise EngineError("starting a Docker engine needs root; start one yourself")
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._folder.chmod(0o711)  # whoever may use the socket must be able to get there
+        self._folder.chmod(0o711)  # users of the socket must be able to get there
         with _locked(self._folder / "lock"):
             if answers(self.url):
                 return
@@ -134,7 +134,7 @@ class PrivateEngine:
         # Left by an engine that was killed, it would keep the next one from starting.
         (self._folder / "docker.pid").unlink(missing_ok=True)
         log_path = self._folder / "log"
-        # It outlives us, so it is nobody's child.
+        # It outlives us, so it is no child of ours.
         command = ["setsid", "--fork", "dockerd", "--data-root", str(self._data)]
         command += ["--exec-root", str(self._folder / "exec")]
         command += ["--pidfile", str(self._folder / "docker.pid"), "--host", self.url, *arguments]

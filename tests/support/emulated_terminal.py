@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import termios
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -68,7 +67,7 @@ class EmulatedTerminal(TerminalProgram):
 
     def resize(self, columns: int, rows: int) -> None:
         self.screen.resize(columns, rows)
-        termios.tcsetwinsize(self._terminal, (rows, columns))
+        super().resize(columns, rows)
 
     def wait_for_last_line(self, text: str) -> None:
         """Wait until the last line on the screen has `text`."""
@@ -83,7 +82,7 @@ class EmulatedTerminal(TerminalProgram):
         """The last lines."""
         return "\n".join(self.screen.all_lines[-40:])
 
-    def _take(self, content: bytes) -> None:
+    def receive(self, content: bytes) -> None:
         self.screen.feed(content)
         if b"\x1b[6n" in content:  # it asks where the cursor is
             self.press("\x1b[{};{}R".format(*self.screen.cursor))

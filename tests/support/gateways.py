@@ -35,7 +35,7 @@ _ENTERPRISE_PACKAGES = ("jupyter_enterprise_gateway==3.3.0", "setuptools<80")
 
 
 CERTIFICATE = DATA / "localhost.pem"
-"""Of an encrypted gateway on this machine; signed by itself, so nobody trusts it unasked."""
+"""Of an encrypted gateway on this machine; signed by itself, so clients do not trust it unasked."""
 
 
 class GatewayProcess:
@@ -87,7 +87,7 @@ class GatewayProcess:
 
 
 def free_port() -> int:
-    """A port that nobody uses now."""
+    """A port that is free now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

@@ -38,7 +38,7 @@ class TerminalProgram:
     ) -> None:
         self.seen = ""
         self._terminal, theirs = pty.openpty()
-        termios.tcsetwinsize(self._terminal, size)
+        self.resize(columns=size[1], rows=size[0])
         self.attributes = termios.tcgetattr(theirs)
         """The terminal's settings before the program ran."""
         try:
@@ -53,6 +53,10 @@ class TerminalProgram:
             )
         finally:
             os.close(theirs)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Give the terminal another size."""
+        termios.tcsetwinsize(self._terminal, (rows, columns))
 
     def press(self, keys: str) -> None:
         """Type; "\\x03" is Ctrl-C, "\\r" is Enter."""
@@ -104,22 +108,23 @@ class TerminalProgram:
             return self.process.poll() is None
         try:
             content = os.read(self._terminal, 65536)
-        except OSError:  # Linux says so when nobody has the terminal any more
+        except OSError:  # Linux says so once no process has the terminal
             return False
-        self._take(content)
+        self.receive(content)
         return bool(content)
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody is still at the terminal."""
+        """Whether the terminal has not been closed."""
         return self._terminal >= 0
 
     def hang_up(self) -> None:
-        """Close the terminal, as somebody does who closes its window."""
+        """Close the terminal, as a person does by closing its window."""
         os.close(self._terminal)
         self._terminal = -1
 
-    def _take(self, content: bytes) -> None:
+    def receive(self, content: bytes) -> None:
+        """Keep what has just appeared."""
         self.seen += content.decode("utf-8", "replace")
 
     def __enter__(self) -> Self:

@@ -76,7 +76,7 @@ def test_where_python_cannot_run_kernels_bash_is_left_and_it_is_said(
     assert choice.notice in caplog.text
 
 
-def test_without_the_check_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_check_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASKWEAVER_PYTHON_SKIP_CHECK", "1")
 
     assert choose_tools(python="/nowhere/python").mode == "both"

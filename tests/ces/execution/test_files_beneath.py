@@ -1,4 +1,4 @@
-"""Files are reached beneath a folder only, whatever somebody puts in the way."""
+"""Files are reached beneath a folder only, whatever is put in the way."""
 
 from __future__ import annotations
 

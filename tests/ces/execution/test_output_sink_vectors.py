@@ -30,7 +30,7 @@ DEVIATIONS: dict[str, tuple[str, dict[str, Any]]] = {
         {"output": "abef", "truncated": True, "artifact_text": "abcdef"},
     ),
     "cr_progress_frames": (
-        "The record is what the program wrote; text/terminal.py folds it for whoever shows it.",
+        "The record is what the program wrote; text/terminal.py folds it for the screen.",
         {"output": "start\rone\rtwo\r\n"},
     ),
     "artifact_cap": (
@@ -40,7 +40,7 @@ DEVIATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 IN_ANOTHER_MODULE = {"throttle_boundary": "OutputBatcher keeps the interval between pieces."}
 NOT_COUNTED = {"total_lines", "output_lines", "output_bytes", "artifact_id"}
-"""Ours counts bytes; whoever shows lines counts them, and files are known by their paths."""
+"""Ours counts bytes; frontends count the lines they show, and files are known by their paths."""
 
 
 def play(case: dict[str, Any], folder: Path) -> dict[str, Any]:

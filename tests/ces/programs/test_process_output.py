@@ -85,7 +85,7 @@ def test_what_is_still_on_its_way_is_waited_for(monkeypatch: pytest.MonkeyPatch)
     is_waiting = threading.Event()
 
     class Poll:
-        """Tells when somebody waits: what is written before that need not be waited for."""
+        """Tells when a reader waits: what is written before that need not be waited for."""
 
         def __init__(self) -> None:
             self._poll = poll()

@@ -217,7 +217,7 @@ def test_a_person_who_says_no_is_final(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "shell", [code("echo x", "bash"), code("!echo x"), code("import os\nos.system('echo x')")]
 )
-def test_where_nobody_can_be_asked_another_way_is_found(tmp_path: Path, shell: str) -> None:
+def test_without_a_person_to_ask_another_way_is_found(tmp_path: Path, shell: str) -> None:
     listener = Listener()
 
     chat_round, model = converse(

@@ -57,7 +57,7 @@ class _Listener:
 def line(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[OutputQueue, _Listener]]:
-    # A kernel ends when nobody listens any more; here only its thread does.
+    # A kernel ends when its client is gone; here only its thread does.
     monkeypatch.setattr(output_queue, "end_with_all_children", sys.exit)
     path = tmp_path_factory.mktemp("wire") / "s"
     with socket.socket(socket.AF_UNIX) as server:

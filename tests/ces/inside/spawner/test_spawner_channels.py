@@ -71,7 +71,7 @@ def test_a_copy_that_cannot_be_made_closes_both_ends(no_threads: None) -> None:
     assert psutil.Process().num_fds() == before
 
 
-def test_a_copy_ends_when_nobody_takes_it() -> None:
+def test_a_copy_ends_when_its_reader_has_left() -> None:
     source, writer = os.pipe()
     ours, theirs = socket.socketpair()
     copying = Copying(source, ours.detach())

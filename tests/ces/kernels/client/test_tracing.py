@@ -1,4 +1,4 @@
-"""Messages and the stages of a start are logged for those who ask, and for nobody else."""
+"""Messages and the stages of a start are logged when that is asked for, and only then."""
 
 from __future__ import annotations
 
