@@ -16,7 +16,7 @@ from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.ces.programs.languages import language_from_settings
-from taskweaver_ext.closing import ClosedByWith
+from taskweaver_ext.closing import Closeable
 from taskweaver_ext.config import settings as configuration
 from taskweaver_ext.config.settings import Config, ReplyForm
 from taskweaver_ext.errors import ConfigError, SessionError
@@ -182,7 +182,7 @@ class _Parts(Module):
         )
 
 
-class TaskWeaverApp(ClosedByWith):
+class TaskWeaverApp(Closeable):
     """A project folder at work: it makes sessions, and ends them.
 
     Use it as a context manager, or call `close`. Sessions are independent of each

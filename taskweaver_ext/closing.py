@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 
-class ClosedByWith(ABC):
+class Closeable(ABC):
     """Has a `close`, which leaving its `with` block calls."""
 
     @abstractmethod

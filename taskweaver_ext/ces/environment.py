@@ -32,7 +32,7 @@ from taskweaver_ext.ces.sessions.kernel_session import MAX_DEATHS_IN_A_ROW, Kern
 from taskweaver_ext.ces.sessions.session_folder import SessionFolder, refuse_to_share
 from taskweaver_ext.ces.sessions.session_info import SessionInfo
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
-from taskweaver_ext.closing import ClosedByWith
+from taskweaver_ext.closing import Closeable
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.machine.forks import not_in_forks
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from taskweaver_ext.ces.kernels.gateway.api import GatewaySettings
 
 
-class Environment(ClosedByWith):
+class Environment(Closeable):
     """Run code on persistent kernels and hear what it does while it runs.
 
     Sessions are independent and may be used from different threads;

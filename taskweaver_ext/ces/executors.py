@@ -29,7 +29,7 @@ from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.ces.programs.site import ProgramSite, ProgramSites
 from taskweaver_ext.ces.sessions.session_folder import refuse_to_share
 from taskweaver_ext.ces.shell import ShellExecutor
-from taskweaver_ext.closing import ClosedByWith
+from taskweaver_ext.closing import Closeable
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.machine.child_environment import variables_for_programs
 from taskweaver_ext.machine.owned_folders import GivenFolder
@@ -114,7 +114,7 @@ class RefusingExecutor:
         """Nothing is open."""
 
 
-class ExecutorRegistry(ClosedByWith):
+class ExecutorRegistry(Closeable):
     """The executors of one session: its kernel, its shell, and fresh processes.
 
     Use it as a context manager, or call `close`.

@@ -22,13 +22,13 @@ from taskweaver_ext.ces.programs.process_run import ProcessRun
 from taskweaver_ext.ces.programs.program import ProgramLimits, StopRequest
 from taskweaver_ext.ces.programs.run_records import CLOSE_SECONDS, RunRecords
 from taskweaver_ext.ces.programs.site import ProgramSites
-from taskweaver_ext.closing import ClosedByWith
+from taskweaver_ext.closing import Closeable
 from taskweaver_ext.errors import SessionError
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
 
-class ProcessExecutor(ClosedByWith):
+class ProcessExecutor(Closeable):
     """Run code of one language, each time in a process of its own.
 
     Runs may go on at the same time, from different threads.

@@ -20,11 +20,11 @@ from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.run_records import CLOSE_SECONDS, RunRecords
 from taskweaver_ext.ces.programs.shell_reader import ShellCommand, ShellReader, ShellSettings
 from taskweaver_ext.ces.programs.site import ProgramSites
-from taskweaver_ext.closing import ClosedByWith
+from taskweaver_ext.closing import Closeable
 from taskweaver_ext.errors import SessionError
 
 
-class ShellExecutor(ClosedByWith):
+class ShellExecutor(Closeable):
     """Run commands in one bash, one after another.
 
     Threads:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from taskweaver_ext.ces.execution.results import StreamName
-from taskweaver_ext.closing import ClosedByWith
+from taskweaver_ext.closing import Closeable
 from taskweaver_ext.errors import ConfigError
 
 _Run: TypeAlias = tuple[StreamName, list[str]]
@@ -24,7 +24,7 @@ _Run: TypeAlias = tuple[StreamName, list[str]]
 _logger = logging.getLogger(__name__)
 
 
-class OutputBatcher(ClosedByWith):
+class OutputBatcher(Closeable):
     """Collect output and pass it on in order, at most once per interval.
 
     `emit(stream, text)` is called by the thread that adds, flushes or closes, or

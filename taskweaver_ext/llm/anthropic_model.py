@@ -16,17 +16,15 @@ from taskweaver_ext.llm.chat_model import (
     ThinkingDelta,
     TokenUsage,
 )
-from taskweaver_ext.llm.http_connection import HttpConnection
-from taskweaver_ext.llm.http_model import NO_KEY, EventReader, HttpModel
+from taskweaver_ext.llm.http_model import NO_KEY, EventReader, HttpConnection, HttpModel
 from taskweaver_ext.llm.model_errors import ModelSetupError
-from taskweaver_ext.llm.model_settings import ModelSettings
-from taskweaver_ext.llm.request_options import RequestBody, leave_out
+from taskweaver_ext.llm.request_options import RequestBody, without_option
 
-_CONCESSIONS = (
-    leave_out("output_config", "output_format", "json_schema", "schema", "structured output"),
-    leave_out("temperature"),
-    leave_out("top_p"),
-    leave_out("stop_sequences"),
+_FALLBACKS = (
+    without_option("output_config", "output_format", "json_schema", "schema", "structured output"),
+    without_option("temperature"),
+    without_option("top_p"),
+    without_option("stop_sequences"),
 )
 
 _REASONS: dict[str, FinishReason] = {
@@ -44,8 +42,7 @@ _SDK_ARGUMENTS = frozenset({"model", "messages", "system", "max_tokens", "stop_s
 class AnthropicModel(HttpModel):
     """A model reached over the Anthropic protocol."""
 
-    def __init__(self, settings: ModelSettings, *, api_base: str) -> None:
-        super().__init__(settings, api_base=api_base, concessions=_CONCESSIONS)
+    fallbacks = _FALLBACKS
 
     def request_body(
         self, messages: Sequence[Message], schema: JsonSchema | None, max_tokens: int

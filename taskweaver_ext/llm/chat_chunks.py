@@ -1,4 +1,4 @@
-"""Read the chunks of the OpenAI streaming protocol, whoever speaks it, however loosely.
+"""Read the chunks of the OpenAI streaming protocol, however loosely a server speaks it.
 
 Chunks are objects with attributes; anything in them may be missing.
 """
@@ -12,10 +12,10 @@ from taskweaver_ext.llm.chat_model import (
     Finished,
     FinishReason,
     ModelEvent,
+    TextDelta,
     ThinkingDelta,
     TokenUsage,
 )
-from taskweaver_ext.llm.think_tags import ThinkTagSplitter
 
 _REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -29,6 +29,11 @@ _THINKING_FIELDS = ("reasoning_content", "reasoning")
 
 Others leave it in the text, between tags.
 """
+
+
+OPENING = "<think>"
+CLOSING = "</think>"
+MAX_BLANKS = 100
 
 
 class ChunkReader:
@@ -70,6 +75,63 @@ class ChunkReader:
                 yield from self._text.feed(text)
 
 
+class ThinkTagSplitter:
+    """Turn the text of one reply into thinking and reply, wherever its pieces are cut.
+
+    Open models think between `<think>` tags at the beginning of their reply, and not every
+    server takes that apart; tags further down are text.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+        """What may be the beginning of a tag."""
+        self._is_thinking = False
+        self._has_begun = False
+        """Whether it is known how the reply begins."""
+
+    def feed(self, text: str) -> Iterator[ModelEvent]:
+        """Take the next piece, and yield what is known of it."""
+        if self._has_begun and not self._is_thinking:
+            yield TextDelta(text)
+            return
+        text, self._held = self._held + text, ""
+        if not self._has_begun:
+            yield from self._begin(text)
+        else:
+            yield from self._think(text)
+
+    def close(self) -> Iterator[ModelEvent]:
+        """Yield what was held back at the end of the reply."""
+        held, self._held = self._held, ""
+        if held:
+            yield ThinkingDelta(held) if self._is_thinking else TextDelta(held)
+
+    def _begin(self, text: str) -> Iterator[ModelEvent]:
+        start = text.lstrip()
+        # Blanks alone say nothing yet; a reply of nothing but blanks is not kept waiting for ever.
+        if OPENING.startswith(start) and len(text) - len(start) < MAX_BLANKS:
+            self._held = text
+            return
+        self._has_begun = True
+        if start.startswith(OPENING):
+            self._is_thinking = True
+            yield from self._think(start.removeprefix(OPENING))
+        else:
+            yield TextDelta(text)
+
+    def _think(self, text: str) -> Iterator[ModelEvent]:
+        thought, tag, reply = text.partition(CLOSING)
+        if not tag:
+            kept = _tag_begun_at_the_end_of(text)
+            thought, self._held = text[: len(text) - kept], text[len(text) - kept :]
+        if thought:
+            yield ThinkingDelta(thought)
+        if tag:
+            self._is_thinking = False
+            if reply:
+                yield TextDelta(reply)
+
+
 def _usage(usage: object) -> TokenUsage | None:
     prompt_tokens = getattr(usage, "prompt_tokens", None)
     completion_tokens = getattr(usage, "completion_tokens", None)
@@ -77,3 +139,9 @@ def _usage(usage: object) -> TokenUsage | None:
         return None
     cached = getattr(getattr(usage, "prompt_tokens_details", None), "cached_tokens", None)
     return TokenUsage(prompt_tokens, completion_tokens, cached if isinstance(cached, int) else 0)
+
+
+def _tag_begun_at_the_end_of(text: str) -> int:
+    """Return how many characters at the end may be the beginning of the closing tag."""
+    lengths = range(min(len(text), len(CLOSING) - 1), 0, -1)
+    return next((length for length in lengths if text.endswith(CLOSING[:length])), 0)

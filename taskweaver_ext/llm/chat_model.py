@@ -99,9 +99,9 @@ ModelEvent: TypeAlias = TextDelta | ThinkingDelta | RetryScheduled | PromptRead 
 class ModelStream(Protocol):
     """One reply as it arrives.
 
-    Whoever asked for it enters it, iterates once and leaves it. Leaving it, at
-    any point, stops the provider. A stream that does not end with `Finished`
-    ends with a `ModelError`.
+    The caller enters it, iterates once and leaves it. Leaving it, at any point,
+    stops the provider. A stream that does not end with `Finished` ends with a
+    `ModelError`.
     """
 
     def __enter__(self) -> Self: ...
@@ -118,7 +118,7 @@ class ModelStream(Protocol):
     def cancel(self) -> None:
         """Stop the reply, from any thread and at any time.
 
-        Whoever iterates gets `ReplyCancelledError` at once, even in the middle of a wait.
+        The thread that iterates gets `ReplyCancelledError` at once, even in the middle of a wait.
         """
 
 
@@ -150,35 +150,3 @@ class ChatModel(Protocol):
 
     def close(self) -> None:
         """Let go of what the model holds; streams still open are cancelled or fail."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A reply that was read to its end."""
-
-    text: str
-    thinking: str
-    finished: Finished
-
-
-def read_reply(stream: ModelStream) -> Reply:
-    """Enter the stream, read it to its end and return the whole reply.
-
-    Raises:
-        ModelError: The reply did not come to its end.
-    """
-    text: list[str] = []
-    thinking: list[str] = []
-    finished = Finished("other")
-    with stream:
-        for event in stream:
-            match event:
-                case TextDelta():
-                    text.append(event.text)
-                case ThinkingDelta():
-                    thinking.append(event.text)
-                case Finished():
-                    finished = event
-                case RetryScheduled() | PromptRead():
-                    pass
-    return Reply("".join(text), "".join(thinking), finished)

@@ -1,4 +1,4 @@
-"""Where a provider listens: an address to show, and beside it what nobody may see."""
+"""Where a provider listens: an address to show, and beside it key and password, which are not."""
 
 from __future__ import annotations
 

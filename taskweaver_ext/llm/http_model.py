@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from taskweaver_ext.llm.chat_model import (
     JsonSchema,
@@ -16,10 +19,9 @@ from taskweaver_ext.llm.chat_model import (
     ThinkingDelta,
 )
 from taskweaver_ext.llm.endpoint import Endpoint
-from taskweaver_ext.llm.http_connection import HttpConnection
 from taskweaver_ext.llm.model_settings import ModelSettings
 from taskweaver_ext.llm.reply_stream import Deliver, ReplyStream
-from taskweaver_ext.llm.request_options import Concession, RequestBody, RequestOptions
+from taskweaver_ext.llm.request_options import OptionFallback, RequestBody, RequestOptions
 from taskweaver_ext.llm.vendor_errors import (
     LONGEST_READ,
     is_bad_request,
@@ -31,6 +33,51 @@ from taskweaver_ext.llm.vendor_errors import (
 
 NO_KEY = "no-key"
 """Sent where the provider needs none, since the SDKs would otherwise search for one."""
+
+
+class HttpConnection:
+    """The one connection under a vendor's HTTP client, cut from any thread.
+
+    Closing a response or a client from another thread does not wake a read that is
+    already blocked, and before the response headers there is no response to close.
+    Shutting the socket down wakes both, and it is also what the provider notices. The
+    socket is found by the tracing hook of the HTTP client, which is the same in all
+    versions of the library that the SDKs build on.
+
+    Threads:
+        `follow` and the tracing run on the client's thread, `cut` on any;
+        `_lock` guards the two fields that they share.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._is_cut = False
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether `cut` was called."""
+        return self._is_cut
+
+    def follow(self, request: Any) -> None:  # noqa: ANN401  the HTTP library is the SDK's choice
+        """Watch the connection that this request is sent on; a `request` event hook."""
+        request.extensions["trace"] = self._on_trace
+
+    def cut(self) -> None:
+        """Shut the connection down, or the next one as soon as it stands."""
+        with self._lock:
+            self._is_cut = True
+            _shut_down(self._socket)
+
+    def _on_trace(self, event_name: str, details: Mapping[str, Any]) -> None:
+        stream: Any = details.get("return_value")
+        if not hasattr(stream, "get_extra_info"):
+            return
+        # Called for the plain connection and again once TLS has replaced its socket.
+        with self._lock:
+            self._socket = stream.get_extra_info("socket")
+            if self._is_cut:
+                _shut_down(self._socket)
 
 
 class EventReader(Protocol):
@@ -47,12 +94,13 @@ class HttpModel(abc.ABC):
     stream cannot touch another.
     """
 
-    def __init__(
-        self, settings: ModelSettings, *, api_base: str, concessions: tuple[Concession, ...]
-    ) -> None:
+    fallbacks: ClassVar[tuple[OptionFallback, ...]]
+    """What to try, in this order, when an endpoint of the vendor's kind refuses an option."""
+
+    def __init__(self, settings: ModelSettings, *, api_base: str) -> None:
         self.settings = settings
         self.endpoint = Endpoint.at(api_base, model=settings.model, api_key=settings.api_key)
-        self.options = RequestOptions(concessions)
+        self.options = RequestOptions(self.fallbacks)
 
     @property
     def name(self) -> str:
@@ -174,3 +222,11 @@ class _HttpReply:
             if len(body) > LONGEST_READ:
                 break
         raise not_a_stream(response, body, self._model.endpoint)
+
+
+def _shut_down(connection: socket.socket | None) -> None:
+    if connection is None:
+        return
+    with contextlib.suppress(OSError):  # already closed, or never connected
+        # Not the TLS socket's own method, which would first take the reader's state away.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)

@@ -149,11 +149,11 @@ class LocalModel:
         parameters.verbosity = -1
         threads = self._settings.threads or _default_threads()
         parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
-        # The library always listens somewhere: where only we can reach, for a key nobody knows.
+        # The library always listens somewhere: where only we can reach, for a secret key.
         parameters.api_keys = [secrets.token_hex(32)]
         if os.name == "posix":
             folder = tempfile.mkdtemp(prefix="taskweaver-model-")
-            # Also at the end of the program, when nobody has closed the model.
+            # Also at the end of the program, when the model was not closed.
             self._remove_socket_folder = weakref.finalize(self, shutil.rmtree, folder, True)
             parameters.hostnames = [os.path.join(folder, "model.sock")]
         return parameters
@@ -175,7 +175,7 @@ class _LocalReply:
         self._model.run(self._body, deliver)
 
     def cut(self) -> None:
-        """Do nothing: `deliver` already answers that nobody wants more."""
+        """Do nothing: `deliver` already answers that the reader wants no more."""
 
 
 def _default_threads() -> int:

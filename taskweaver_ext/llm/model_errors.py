@@ -11,7 +11,7 @@ ModelError
 ├── ReplyInterruptedError   the reply stopped before its end; carries what was received
 │   ├── BrokenStreamError   the stream broke, was cut silently, or carried junk
 │   ├── ModelTimeoutError   the model was silent for longer than the limit
-│   └── ReplyCancelledError somebody here asked for it
+│   └── ReplyCancelledError the caller asked for it
 └── ModelFetchError         the model file could not be downloaded
 
 Messages carry no key (`Secret.mask`), and these errors are raised without

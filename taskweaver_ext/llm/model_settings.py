@@ -71,7 +71,7 @@ class ModelSettings:
     """Local only: how many processor threads to use; None leaves one processor to others."""
 
     def room_for_reply(self, wanted: int | None) -> int:
-        """Return how long a reply may be when somebody wants it shorter, or does not care."""
+        """Return how long a reply may be when the caller wants it shorter, or does not care."""
         return min(wanted or self.max_tokens, self.max_tokens)
 
     @classmethod
@@ -79,7 +79,7 @@ class ModelSettings:
         """Read dotted settings such as `llm.model` and `llm.openai.temperature`.
 
         A value under `llm.<api_type>.` wins over one under `llm.openai.`, which wins over
-        one under `llm.`; but key, address and model of OpenAI are nobody else's. Names that
+        one under `llm.`; but key, address and model of OpenAI are for OpenAI alone. Names that
         are not about models are left alone.
 
         Raises:

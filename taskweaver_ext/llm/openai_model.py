@@ -8,44 +8,41 @@ from typing import Any
 
 from taskweaver_ext.llm.chat_chunks import ChunkReader
 from taskweaver_ext.llm.chat_model import JsonSchema, Message
-from taskweaver_ext.llm.http_connection import HttpConnection
-from taskweaver_ext.llm.http_model import NO_KEY, EventReader, HttpModel
+from taskweaver_ext.llm.http_model import NO_KEY, EventReader, HttpConnection, HttpModel
 from taskweaver_ext.llm.model_errors import ModelSetupError
-from taskweaver_ext.llm.model_settings import ModelSettings
-from taskweaver_ext.llm.request_options import Concession, RequestBody, leave_out
+from taskweaver_ext.llm.request_options import OptionFallback, RequestBody, without_option
 
 _JSON_MENTIONS = ("response_format", "json_schema", "json_object", "structured output", "json mode")
 
-_CONCESSIONS = (
-    Concession(
+_FALLBACKS = (
+    OptionFallback(
         mentions=("max_completion_tokens",),
-        applies=lambda body: "max_tokens" in body,
-        concede=lambda body: {
+        concerns=lambda body: "max_tokens" in body,
+        apply=lambda body: {
             "max_completion_tokens" if name == "max_tokens" else name: value
             for name, value in body.items()
         },
         notice="the endpoint takes max_completion_tokens in place of max_tokens",
     ),
-    Concession(
+    OptionFallback(
         mentions=_JSON_MENTIONS,
-        applies=lambda body: body.get("response_format", {}).get("type") == "json_schema",
-        concede=lambda body: {**body, "response_format": {"type": "json_object"}},
+        concerns=lambda body: body.get("response_format", {}).get("type") == "json_schema",
+        apply=lambda body: {**body, "response_format": {"type": "json_object"}},
         notice="the endpoint does not accept a JSON schema; any JSON object was asked for",
     ),
-    leave_out("response_format", *_JSON_MENTIONS),
-    leave_out("stream_options"),
-    leave_out("temperature"),
-    leave_out("top_p"),
-    leave_out("seed"),
-    leave_out("stop"),
+    without_option("response_format", *_JSON_MENTIONS),
+    without_option("stream_options"),
+    without_option("temperature"),
+    without_option("top_p"),
+    without_option("seed"),
+    without_option("stop"),
 )
 
 
 class OpenAIModel(HttpModel):
     """A model reached over the OpenAI protocol."""
 
-    def __init__(self, settings: ModelSettings, *, api_base: str) -> None:
-        super().__init__(settings, api_base=api_base, concessions=_CONCESSIONS)
+    fallbacks = _FALLBACKS
 
     def request_body(
         self, messages: Sequence[Message], schema: JsonSchema | None, max_tokens: int

@@ -1,4 +1,4 @@
-"""One reply, fetched by a thread of its own and handed to whoever iterates.
+"""One reply, fetched by a thread of its own and handed to the thread that iterates.
 
 The thread is what makes three promises hold for every provider: a wait ends
 at the time limit, a cancel from another thread ends it at once, and what a
@@ -11,9 +11,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
+from taskweaver_ext.closing import Closeable
 from taskweaver_ext.llm.chat_model import Finished, ModelEvent, TextDelta, ThinkingDelta
 from taskweaver_ext.llm.model_errors import (
     BrokenStreamError,
@@ -34,7 +34,7 @@ LEAVE_SECONDS = 0.1
 
 
 Deliver: TypeAlias = Callable[[ModelEvent | None], bool]
-"""Take the next event, or None as a sign of life; return False when nobody wants more."""
+"""Take the next event, or None as a sign of life; return False when the reader wants no more."""
 
 
 class ReplySource(Protocol):
@@ -57,7 +57,7 @@ class ReplySource(Protocol):
         """Make `run` end soon, by force; do not wait for it."""
 
 
-class ReplyStream:
+class ReplyStream(Closeable):
     """The `ModelStream` of every provider.
 
     Threads:
@@ -86,12 +86,8 @@ class ReplyStream:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Stop the provider, and give the thread a moment to end."""
         self._stop()
         self._thread.join(LEAVE_SECONDS)
 
@@ -102,7 +98,7 @@ class ReplyStream:
             yield event
 
     def cancel(self) -> None:
-        """Stop the reply; whoever iterates gets `ReplyCancelledError` at once."""
+        """Stop the reply; the thread that iterates gets `ReplyCancelledError` at once."""
         self._stop()
 
     def _stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What an endpoint does not accept, learned from its refusals and left out from then on.
+"""Options that an endpoint refuses are left out of later requests, or replaced.
 
 "Compatible" endpoints and new models differ in the options they take. A
 refusal that names an option costs one more request, once in the life of a
@@ -16,24 +16,24 @@ RequestBody: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Concession:
-    """One thing to give up when the endpoint refuses it."""
+class OptionFallback:
+    """What to send instead when the endpoint refuses an option."""
 
     mentions: tuple[str, ...]
     """The refusal is about this option when its text contains one of these."""
-    applies: Callable[[RequestBody], bool]
+    concerns: Callable[[RequestBody], bool]
     """Whether the request carries the option at all."""
-    concede: Callable[[RequestBody], RequestBody]
-    """Return the request without it."""
+    apply: Callable[[RequestBody], RequestBody]
+    """Return the request without it, or with another in its place."""
     notice: str
 
 
-def leave_out(option: str, *mentions: str) -> Concession:
-    """Return the concession to send requests without the option."""
-    return Concession(
+def without_option(option: str, *mentions: str) -> OptionFallback:
+    """Return the fallback that sends requests without the option."""
+    return OptionFallback(
         mentions=(option, *mentions),
-        applies=lambda body: option in body,
-        concede=lambda body: {name: value for name, value in body.items() if name != option},
+        concerns=lambda body: option in body,
+        apply=lambda body: {name: value for name, value in body.items() if name != option},
         notice=f"the endpoint does not accept {option}; it was left out",
     )
 
@@ -42,33 +42,33 @@ class RequestOptions:
     """Apply to each request what earlier refusals have taught.
 
     Threads:
-        Shared by all streams of a model; `_lock` guards `_conceded`.
+        Shared by all streams of a model; `_lock` guards `_applied`.
     """
 
-    def __init__(self, concessions: tuple[Concession, ...]) -> None:
-        self._concessions = concessions
+    def __init__(self, fallbacks: tuple[OptionFallback, ...]) -> None:
+        self._fallbacks = fallbacks
         self._lock = threading.Lock()
-        self._conceded: list[Concession] = []
+        self._applied: list[OptionFallback] = []
 
     def adapt(self, body: Mapping[str, Any]) -> tuple[RequestBody, tuple[str, ...]]:
         """Return the request as this endpoint accepts it, and notices of what is missing."""
         adapted = dict(body)
         notices: list[str] = []
         with self._lock:
-            conceded = tuple(self._conceded)
-        for concession in conceded:
-            if concession.applies(adapted):
-                adapted = concession.concede(adapted)
-                notices.append(concession.notice)
+            applied = tuple(self._applied)
+        for fallback in applied:
+            if fallback.concerns(adapted):
+                adapted = fallback.apply(adapted)
+                notices.append(fallback.notice)
         return adapted, tuple(notices)
 
     def learn(self, refusal: str, body: Mapping[str, Any]) -> bool:
         """Take note of a refusal; return whether asking again may now succeed."""
         text = refusal.lower()
-        for concession in self._concessions:
-            if concession.applies(dict(body)) and any(word in text for word in concession.mentions):
+        for fallback in self._fallbacks:
+            if fallback.concerns(dict(body)) and any(word in text for word in fallback.mentions):
                 with self._lock:
-                    if concession not in self._conceded:
-                        self._conceded.append(concession)
+                    if fallback not in self._applied:
+                        self._applied.append(fallback)
                 return True
         return False

@@ -10,9 +10,9 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
+from taskweaver_ext.closing import Closeable
 from taskweaver_ext.errors import ModelError
 from taskweaver_ext.llm.chat_model import (
     ChatModel,
@@ -99,7 +99,7 @@ class RetryingModel:
         self._model.close()
 
 
-class _RetryingStream:
+class _RetryingStream(Closeable):
     """One stream after another, until one begins.
 
     Threads:
@@ -115,19 +115,12 @@ class _RetryingStream:
         self._lock = threading.Lock()
         self._current: ModelStream | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Stop the reply."""
         self._cancelled.set()
         current = self._current
         if current is not None:
-            current.__exit__(error_type, error, traceback)
+            current.__exit__(None, None, None)
 
     def __iter__(self) -> Iterator[ModelEvent]:
         retries_done = 0

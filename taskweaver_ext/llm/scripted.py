@@ -8,9 +8,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
+from taskweaver_ext.closing import Closeable
 from taskweaver_ext.errors import ModelError
 from taskweaver_ext.llm.chat_model import (
     Finished,
@@ -40,7 +40,7 @@ class ScriptedReply:
 
 
 ScriptEntry: TypeAlias = str | ScriptedReply | Callable[[Sequence[Message]], str | ScriptedReply]
-"""A reply, or what makes one of the messages that the model was given."""
+"""A reply, or a function that makes one from the messages that the model was given."""
 
 
 class ScriptedModel:
@@ -66,7 +66,7 @@ class ScriptedModel:
 
     @property
     def name(self) -> str:
-        """Return a label that nobody takes for a model."""
+        """Return a label that cannot be mistaken for a model."""
         return SCRIPTED_NAME
 
     @property
@@ -105,7 +105,7 @@ class ScriptedModel:
         """Do nothing: a script holds nothing."""
 
 
-class _ScriptedStream:
+class _ScriptedStream(Closeable):
     """The `ModelStream` of one scripted reply; it needs no thread, only an event to wait on."""
 
     def __init__(
@@ -118,15 +118,8 @@ class _ScriptedStream:
         self._cancelled = threading.Event()
         self._given: list[str] = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Stop the reply."""
         self._cancelled.set()
 
     def __iter__(self) -> Iterator[ModelEvent]:
@@ -152,6 +145,6 @@ class _ScriptedStream:
             yield text[start : start + self._piece_chars]
 
     def _usage(self) -> TokenUsage:
-        # Four characters per token is what people expect to see; nobody counted.
+        # Four characters per token, a rule of thumb: no tokens were counted.
         completion_chars = len(self._reply.text) + len(self._reply.thinking)
         return TokenUsage(self._prompt_chars // 4, completion_chars // 4)

@@ -6,12 +6,8 @@ lines wherever a line ends close to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import AnyStr, Literal
-
-DEFAULT_MAX_LINES = 3000
-DEFAULT_MAX_BYTES = 51_200
 
 _SHORTEST_MARKER = "[...]"
 _LONGEST_UTF8_CHARACTER = 4
@@ -30,31 +26,6 @@ class Shortened:
     def is_shortened(self) -> bool:
         """Whether anything is missing."""
         return self.omitted_chars > 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineCut:
-    """The first or the last lines of a text."""
-
-    text: str
-    """The lines, joined by newlines; without a newline at the end."""
-    first_line: int
-    """The number of the first line shown, counted from 1."""
-    last_line: int
-    total_lines: int
-    cut_by: Literal["lines", "bytes"] | None = None
-    """Which limit was reached; None when nothing was cut."""
-    has_partial_line: bool = False
-    """True when not even one line fitted, and a part of it is shown instead."""
-
-    @property
-    def notice(self) -> str:
-        """One line that says which lines are shown; empty when nothing was cut."""
-        if self.cut_by is None:
-            return ""
-        if self.has_partial_line:
-            return f"[showing a part of line {self.first_line:,} of {self.total_lines:,}]"
-        return f"[showing lines {self.first_line:,}-{self.last_line:,} of {self.total_lines:,}]"
 
 
 def shorten_middle(text: str, max_chars: int, *, where: str = "") -> Shortened:
@@ -97,44 +68,6 @@ def left_out_marker(
         amount = f"{_counted(lines, 'line')} ({amount})"
     place = f"; whole output: {where}" if where else ""
     return f"[... {amount} left out{place} ...]"
-
-
-def head_lines(
-    text: str, max_lines: int = DEFAULT_MAX_LINES, max_bytes: int = DEFAULT_MAX_BYTES
-) -> LineCut:
-    """Return the first lines that fit both limits; of a first line too long, its start."""
-    lines = _lines(text)
-    wanted = lines[: max(0, max_lines)]
-    fitting = _count_fitting(wanted, max_bytes)
-    if wanted and not fitting:
-        start = _decode(cut_head(_encode(wanted[0]), max_bytes))
-        return _partial_line(start, 1, len(lines))
-    return LineCut(
-        text="\n".join(lines[:fitting]),
-        first_line=1,
-        last_line=fitting,
-        total_lines=len(lines),
-        cut_by=_limit_reached(fitting, len(wanted), len(lines)),
-    )
-
-
-def tail_lines(
-    text: str, max_lines: int = DEFAULT_MAX_LINES, max_bytes: int = DEFAULT_MAX_BYTES
-) -> LineCut:
-    """Return the last lines that fit both limits; of a last line too long, its end."""
-    lines = _lines(text)
-    wanted = lines[max(0, len(lines) - max(0, max_lines)) :]
-    fitting = _count_fitting(reversed(wanted), max_bytes)
-    if wanted and not fitting:
-        end = _decode(cut_tail(_encode(wanted[-1]), max_bytes))
-        return _partial_line(end, len(lines), len(lines))
-    return LineCut(
-        text="\n".join(lines[len(lines) - fitting :]),
-        first_line=len(lines) - fitting + 1,
-        last_line=len(lines),
-        total_lines=len(lines),
-        cut_by=_limit_reached(fitting, len(wanted), len(lines)),
-    )
 
 
 def cut_head(data: bytes, limit: int) -> bytes:
@@ -213,40 +146,3 @@ def _counted(count: int, noun: str) -> str:
 
 def _lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
-
-
-def _count_fitting(lines: Iterable[str], max_bytes: int) -> int:
-    size = -1  # newlines stand between lines only
-    count = 0
-    for line in lines:
-        size += 1 + len(_encode(line))
-        if size > max_bytes:
-            break
-        count += 1
-    return count
-
-
-def _limit_reached(fitting: int, wanted: int, total: int) -> Literal["lines", "bytes"] | None:
-    if fitting == total:
-        return None
-    return "lines" if fitting == wanted else "bytes"
-
-
-def _partial_line(text: str, number: int, total_lines: int) -> LineCut:
-    return LineCut(
-        text=text,
-        first_line=number,
-        last_line=number,
-        total_lines=total_lines,
-        cut_by="bytes",
-        has_partial_line=True,
-    )
-
-
-def _encode(text: str) -> bytes:
-    # Output may hold lone surrogates; they are cut like any other character.
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _decode(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.sessions.startup_scripts import module_folders
-from taskweaver_ext.closing import ClosedByWith
+from taskweaver_ext.closing import Closeable
 from taskweaver_ext.errors import KernelDiedError, KernelError, SessionError
 from taskweaver_ext.machine.owned_folders import GivenFolder
 from taskweaver_ext.tools.python_call import (
@@ -43,7 +43,7 @@ _DIGEST_CHARACTERS = 12
 _ARTIFACT = re.compile(r"(?:artifact://)?([A-Za-z0-9-]{1,64})")
 
 
-class PythonTool(ClosedByWith):
+class PythonTool(Closeable):
     """Run cells as an agent asks for them.
 
     A session has a kernel for each folder it works in. Calls of one session

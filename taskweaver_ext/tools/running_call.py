@@ -15,7 +15,6 @@ from taskweaver_ext.ces.execution.events import ExecutionEvent, StatusChanged
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
 from taskweaver_ext.errors import SessionError
-from taskweaver_ext.text.truncation import DEFAULT_MAX_BYTES
 from taskweaver_ext.tools.cell_record import CellRecord
 from taskweaver_ext.tools.python_call import (
     STDIN_REFUSED,
@@ -30,6 +29,8 @@ from taskweaver_ext.tools.python_call import (
 OnCellEvent: TypeAlias = Callable[[int, ExecutionEvent], None]
 """Told the number of the cell, from 1, and what happened."""
 
+MAX_TEXT_BYTES = 51_200
+"""How much a model is told of one call, shared by its cells."""
 _MIN_TEXT_BYTES = 2048
 _LEAST_SECONDS = 0.05
 
@@ -87,7 +88,7 @@ class RunningCall:
     def _run_cell(
         self, number: int, cell: Cell, execution_id: str, deadline: float | None
     ) -> CellResult:
-        max_text_bytes = max(_MIN_TEXT_BYTES, DEFAULT_MAX_BYTES // len(self._call.cells))
+        max_text_bytes = max(_MIN_TEXT_BYTES, MAX_TEXT_BYTES // len(self._call.cells))
         record = CellRecord(self._outputs, execution_id, max_text_bytes)
         run = _CellRun(number, cell, record, self._hear)
         try:

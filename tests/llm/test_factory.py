@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.errors import ConfigError, ModelError
-from taskweaver_ext.llm.chat_model import Message, RetryScheduled, read_reply
+from taskweaver_ext.llm.chat_model import Message, RetryScheduled
 from taskweaver_ext.llm.factory import WELL_KNOWN_ADDRESSES, create_chat_model
 from taskweaver_ext.llm.model_errors import ModelSetupError
 from taskweaver_ext.llm.model_settings import ApiType, ModelSettings
 from taskweaver_ext.llm.secret import Secret
+from tests.support.model_replies import read_reply
 from tests.support.model_server import HttpFailure, ModelServer, ScriptedAnswer, ScriptEntry
 
 QUESTION = (Message("user", "Say something."),)

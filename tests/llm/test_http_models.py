@@ -23,10 +23,8 @@ from taskweaver_ext.llm.chat_model import (
     Finished,
     Message,
     ModelStream,
-    Reply,
     TextDelta,
     TokenUsage,
-    read_reply,
 )
 from taskweaver_ext.llm.model_errors import (
     BrokenStreamError,
@@ -43,6 +41,7 @@ from taskweaver_ext.llm.model_errors import (
 from taskweaver_ext.llm.model_settings import ApiType, ModelSettings, ResponseFormat, TimeLimits
 from taskweaver_ext.llm.openai_model import OpenAIModel
 from taskweaver_ext.llm.secret import Secret
+from tests.support.model_replies import Reply, read_reply
 from tests.support.model_server import (
     Ending,
     HangUp,

@@ -19,7 +19,6 @@ from taskweaver_ext.llm.chat_model import (
     ModelEvent,
     PromptRead,
     TextDelta,
-    read_reply,
 )
 from taskweaver_ext.llm.factory import create_chat_model
 from taskweaver_ext.llm.local_model import LocalModel
@@ -33,6 +32,7 @@ from taskweaver_ext.llm.model_settings import ModelSettings
 from taskweaver_ext.llm.reply_stream import Deliver
 from taskweaver_ext.llm.request_options import RequestBody
 from tests.support.executions import LIMIT_SECONDS
+from tests.support.model_replies import read_reply
 from tests.support.smol_model import SmolServer, serve_smol_model, smol_model_file
 
 QUESTION = (Message("system", "You are helpful."), Message("user", "Tell me a long story."))

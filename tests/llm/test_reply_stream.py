@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from taskweaver_ext.llm import reply_stream
-from taskweaver_ext.llm.chat_model import Finished, ModelEvent, TextDelta, TokenUsage, read_reply
+from taskweaver_ext.llm.chat_model import Finished, ModelEvent, TextDelta, TokenUsage
 from taskweaver_ext.llm.model_errors import (
     BrokenStreamError,
     ModelTimeoutError,
@@ -14,6 +14,7 @@ from taskweaver_ext.llm.model_errors import (
 )
 from taskweaver_ext.llm.model_settings import TimeLimits
 from taskweaver_ext.llm.reply_stream import MAX_PENDING, Deliver, ReplyStream
+from tests.support.model_replies import read_reply
 
 PATIENT = TimeLimits(first_token_seconds=10, between_tokens_seconds=10)
 WAIT_SECONDS = 10

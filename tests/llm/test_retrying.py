@@ -14,7 +14,6 @@ from taskweaver_ext.llm.chat_model import (
     ModelEvent,
     RetryScheduled,
     TextDelta,
-    read_reply,
 )
 from taskweaver_ext.llm.model_errors import (
     BrokenStreamError,
@@ -31,6 +30,7 @@ from taskweaver_ext.llm.model_settings import ModelSettings
 from taskweaver_ext.llm.openai_model import OpenAIModel
 from taskweaver_ext.llm.retrying import RetryingModel, RetryPolicy
 from taskweaver_ext.llm.scripted import ScriptedModel, ScriptedReply
+from tests.support.model_replies import read_reply
 from tests.support.model_server import (
     WAIT_SECONDS,
     HangUp,

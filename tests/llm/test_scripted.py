@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import pytest
 
 from taskweaver_ext.errors import ModelError
-from taskweaver_ext.llm.chat_model import Message, TextDelta, read_reply
+from taskweaver_ext.llm.chat_model import Message, TextDelta
 from taskweaver_ext.llm.model_errors import BrokenStreamError, ReplyCancelledError
 from taskweaver_ext.llm.scripted import ScriptedModel, ScriptedReply
+from tests.support.model_replies import read_reply
 
 QUESTION = (Message("user", "Say something."),)
 

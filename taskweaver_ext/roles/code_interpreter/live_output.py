@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from taskweaver_ext.ces.execution.events import DisplayProduced, ExecutionEvent, LogRecorded
 from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionResult, StreamName
-from taskweaver_ext.closing import ClosedByWith
+from taskweaver_ext.closing import Closeable
 from taskweaver_ext.events.emitter import PostEventProxy
 from taskweaver_ext.events.output_batcher import OutputBatcher
 
 
-class LiveOutput(ClosedByWith):
+class LiveOutput(Closeable):
     """Pass the output of one execution on to a post, in few events and in order."""
 
     def __init__(self, post: PostEventProxy, execution_id: ExecutionId) -> None:

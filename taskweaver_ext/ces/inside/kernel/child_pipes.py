@@ -84,7 +84,7 @@ class ChildPipes:
         del self._pipes[descriptor]
         os.close(descriptor)
 
-    def let_go_in_child(self) -> None:
+    def after_fork_in_child(self) -> None:
         """A forked child writes to the pipes, it does not read them."""
         for descriptor in self._pipes:
             with contextlib.suppress(OSError):

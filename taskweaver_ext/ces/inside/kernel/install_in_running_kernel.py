@@ -1,4 +1,4 @@
-"""Install our runtime in a kernel that somebody else started.
+"""Install our runtime in a kernel that a gateway started.
 
 The settings are in the metadata of the request that brought us here: `key`,
 `env_id`, `session_id`, `memory_limit_bytes`, `environment` (variables to set)
@@ -21,17 +21,17 @@ from ipykernel.ipkernel import IPythonKernel
 from ipykernel.zmqshell import ZMQInteractiveShell
 from IPython.core.getipython import get_ipython
 
+from .iopub_sender import IopubSender
+from .ipython_shell import Exit, Shell
 from .launch import Kernel, limit_memory, packing_any_text
-from .process_place import process_place
-from .published import PublishedFrames
+from .pid_namespace import pid_namespace
 from .runtime import NOT_FOR_THE_WIRE, MessageSocket, Runtime, message_type_of
-from .shell import Exit, Shell
 
 _OLDEST_IPYKERNEL = (6, 29)
 
 
 class PublishingSocket(MessageSocket):
-    """Stands where the kernel had its iopub socket; what the gateway lives on still goes there."""
+    """Stands where the kernel had its iopub socket; what the gateway needs still goes there."""
 
     def __init__(self, runtime: Runtime, iopub_socket: Any) -> None:
         super().__init__(runtime)
@@ -46,7 +46,7 @@ class PublishingSocket(MessageSocket):
 
 
 class GatewayKernel(Kernel):
-    """Our kernel, in a process that somebody else started and a gateway looks after."""
+    """Our kernel, in a process that a gateway started and looks after."""
 
     def _publish_status(self, *args: Any, **named: Any) -> None:
         """As ipykernel does: an idle kernel may be put away, a busy one not."""
@@ -65,7 +65,7 @@ def install_in_running_kernel() -> None:
     os.environ.update(settings["environment"])
     limit_memory(settings["memory_limit_bytes"])
     _enter(settings["cwd"])
-    runtime = Runtime(lambda signals: PublishedFrames(kernel, signals))
+    runtime = Runtime(lambda signals: IopubSender(kernel, signals))
     runtime.install()
     warnings.filterwarnings("ignore", message="To exit: use 'exit', 'quit'")
     _change_classes(kernel, shell, runtime)
@@ -74,7 +74,7 @@ def install_in_running_kernel() -> None:
     shell.displayhook.pub_socket = shell.display_pub.pub_socket = socket  # type: ignore[attr-defined]
     runtime.attach(kernel, env_id=settings["env_id"], session_id=settings["session_id"])
     runtime.context.carries_contents = True
-    runtime.say_hello(settings["key"], place=process_place())
+    runtime.say_hello(settings["key"], pid_namespace=pid_namespace())
 
 
 def _enter(cwd: str) -> None:

@@ -3,7 +3,7 @@
 Python notices a signal between two instructions. One that arrives after the
 last look and before a call like `sleep` blocks is noticed only when that call
 ends by itself. We learn of the signal at once, through the descriptor that
-the interpreter writes to, and send it again until Python has heeded it.
+the interpreter writes to, and send it again until Python has noticed it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import threading
 
 _FIRST_WAIT_SECONDS = 0.02
 _LONGEST_WAIT_SECONDS = 1.0
-_HEEDED = 0xFF
+_NOTICED = 0xFF
 """Written to the pipe by Python's handler, behind the number that the signal itself wrote."""
 
 
@@ -26,7 +26,7 @@ class InterruptWatch:
 
     Threads:
         A thread of its own waits on a pipe, whose order tells whether the last
-        signal was heeded. `heeded` is called by the signal handler, on the
+        signal was noticed. `noticed` is called by the signal handler, on the
         main thread, and writes one byte. `lock` keeps an execution from
         beginning while a signal for the one before it is sent.
     """
@@ -41,7 +41,7 @@ class InterruptWatch:
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
         self._thread = threading.Thread(
-            target=self._insist, name="taskweaver-interrupts", daemon=True
+            target=self._resend_until_noticed, name="taskweaver-interrupts", daemon=True
         )
         self._thread.start()
 
@@ -62,11 +62,11 @@ class InterruptWatch:
         """What comes from now on comes too late."""
         self.execution = 0
 
-    def heeded(self) -> None:
+    def noticed(self) -> None:
         """Python's handler runs: the interrupt has been noticed."""
-        self._write(_HEEDED)
+        self._write(_NOTICED)
 
-    def unheeded(self) -> None:
+    def ignored(self) -> None:
         """What the handler raised was ignored, as if the signal had not been noticed."""
         self._write(signal.SIGINT)
 
@@ -74,20 +74,21 @@ class InterruptWatch:
         with contextlib.suppress(BlockingIOError):
             os.write(self._writer, bytes((byte,)))
 
-    def let_go_in_child(self) -> None:
+    def after_fork_in_child(self) -> None:
         """A forked child's signals are its own affair."""
         signal.set_wakeup_fd(-1)
         self._writer = os.open(os.devnull, os.O_WRONLY)
 
-    def _insist(self) -> None:
-        meant, wait_seconds = 0, _FIRST_WAIT_SECONDS  # the execution whose interrupt is unheeded
+    def _resend_until_noticed(self) -> None:
+        meant = 0  # the execution whose interrupt is not noticed yet
+        wait_seconds = _FIRST_WAIT_SECONDS
         poller = select.poll()
         poller.register(self._reader, select.POLLIN)
         while True:
             has_news = poller.poll(wait_seconds * 1000 if meant else None)
             with self.lock:
                 if has_news:
-                    meant, was_meant = self._still_meant(meant), meant
+                    meant, was_meant = self._unnoticed(meant), meant
                     wait_seconds = wait_seconds if was_meant else _FIRST_WAIT_SECONDS
                 elif meant == self.execution:
                     self._send_again()
@@ -95,10 +96,10 @@ class InterruptWatch:
                 else:
                     meant = 0
 
-    def _still_meant(self, meant: int) -> int:
-        """Whose interrupt waits to be heeded, by what the pipe says now."""
+    def _unnoticed(self, meant: int) -> int:
+        """Return the execution whose interrupt is not noticed yet, by what the pipe says now."""
         for byte in self._read():
-            if byte in (signal.SIGINT, _HEEDED):
+            if byte in (signal.SIGINT, _NOTICED):
                 meant = self.execution if byte == signal.SIGINT else 0
         return meant
 
@@ -115,11 +116,11 @@ class InterruptWatch:
     def _send_again(self) -> None:
         if self.loop is not None:
             with contextlib.suppress(RuntimeError):  # it has been closed
-                self.loop.call_soon_threadsafe(_look_around)
+                self.loop.call_soon_threadsafe(_wake_up)
         main_thread = threading.main_thread().ident
         assert main_thread is not None
         signal.pthread_kill(main_thread, signal.SIGINT)
 
 
-def _look_around() -> None:
-    """Nothing: that it is called makes the loop see what the signal's handler left for it."""
+def _wake_up() -> None:
+    """Do nothing: the call wakes the loop, which then sees what the signal handler left for it."""

@@ -3,7 +3,7 @@
 The settings are a JSON object: `connection_file`, `key`, `socket_path` (an
 address that `wire.open_socket` understands), `env_id`, `session_id`,
 `memory_limit_bytes`; for kernels in containers also `environment` (variables
-that nobody outside may see) and `connects_channels`.
+that must not be seen from outside) and `connects_channels`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 if "debugpy" not in sys.modules:
-    # ipykernel imports it for its debugger: 120 modules that nobody here uses.
+    # ipykernel imports it for its debugger: 120 modules that are not used here.
     sys.modules["debugpy"] = None  # type: ignore[assignment]
     import ipykernel.debugger  # noqa: F401
 
@@ -36,8 +36,8 @@ from jupyter_client.session import Session
 from traitlets import Type, observe
 from traitlets.config import Config
 
-from .runtime import MessageSocket, Runtime, presentable
-from .shell import Shell
+from .ipython_shell import Shell
+from .runtime import MessageSocket, Runtime, sendable
 from .wire import Wire
 
 _SIGNAL_CHECK_MILLISECONDS = 100
@@ -63,7 +63,7 @@ def packing_any_text(pack: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
         try:
             return pack(message)
         except (UnicodeError, ValueError):
-            return pack(presentable(message))
+            return pack(sendable(message))
 
     return pack_any
 
@@ -240,7 +240,7 @@ class KernelApp(IPKernelApp):
         """The client wrote it."""
 
     def log_connection_info(self) -> None:
-        """Nobody else connects."""
+        """Log nothing: only our client connects."""
 
     def init_io(self) -> None:
         """The runtime's streams are in place already."""
@@ -255,8 +255,8 @@ def launch(settings: dict[str, Any]) -> None:
     os.environ.update(settings.get("environment", {}))
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)  # interrupts go to the group: to the kernel and its children
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # who started us may block signals
-    sys.argv = ["kernel"]  # not how we were started, which is nobody's business
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # our parent may block signals
+    sys.argv = ["kernel"]  # not how we were started, which is not for the code to see
     limit_memory(settings.get("memory_limit_bytes"))
     log = os.fdopen(os.dup(2), "w", buffering=1)
     runtime = Runtime(lambda signals: Wire(settings["socket_path"], signals))

@@ -1,4 +1,4 @@
-"""What executions have said and not yet sent: seen at once, in order, never dropped.
+"""Output that is not sent yet: it leaves at once or soon, in order, and is never dropped.
 
 The first piece after quiet is sent by the thread that wrote it (a partial
 line waits a moment for its newline); then what is written is sent in short
@@ -29,19 +29,21 @@ _NEVER = float("inf")
 _monotonic = time.monotonic
 
 
-class Unsent(list):  # type: ignore[type-arg]  # a plain name costs nothing when it is called
+class PendingOutput(list):  # type: ignore[type-arg]  # a plain name costs nothing when it is called
     """What one execution has said: a bare text for standard output, else (kind, text)."""
 
-    __slots__ = ("is_awaited", "ordinal")
+    __slots__ = ("is_scheduled", "ordinal")
 
     def __init__(self, ordinal: int) -> None:
         super().__init__()
         self.ordinal = ordinal
-        self.is_awaited = False
-        """True while writers may append and go on: somebody will send it in a moment."""
+        self.is_scheduled = False
+        """True while writers may append and go on: it will be sent in a moment."""
 
 
-unsent_of_execution: contextvars.ContextVar[Unsent] = contextvars.ContextVar("taskweaver_unsent")
+pending_of_execution: contextvars.ContextVar[PendingOutput] = contextvars.ContextVar(
+    "taskweaver_output"
+)
 """Belongs to the execution that the running thread or task belongs to."""
 
 
@@ -49,17 +51,17 @@ class OutputQueue:
     """Send what executions say, soon and in order.
 
     Threads:
-        Any thread appends to an `Unsent` and only then asks whether that is
-        awaited; whoever has the wire's turn empties it. Whoever ends the waiting
-        does so before the last look, so nothing is left behind. A thread of its
-        own sends what nobody else would: the tail of a batch, and what child
-        processes write.
+        Any thread appends to a `PendingOutput` and only then asks whether a send is
+        scheduled; the thread that holds the wire empties it. `_send_batch` clears
+        `is_scheduled` before it looks for the last time, so nothing is left behind. A
+        thread of its own sends what no writer would: the tail of a batch, and what
+        child processes write.
     """
 
     def __init__(self, wire: FrameSender, pipes: ChildPipes) -> None:
-        self.latest = Unsent(0)
+        self.latest = PendingOutput(0)
         """Of the execution that a thread without a context of its own is taken to belong to."""
-        self._talking = {0: self.latest}
+        self._active = {0: self.latest}
         """By ordinal: the latest execution, and earlier ones that say something late."""
         self._wire = wire
         self._pipes = pipes
@@ -81,8 +83,8 @@ class OutputQueue:
 
     def begin(self, ordinal: int) -> None:
         """An execution starts, with its own pipes and with quiet."""
-        self.latest = self._talking[ordinal] = Unsent(ordinal)
-        unsent_of_execution.set(self.latest)
+        self.latest = self._active[ordinal] = PendingOutput(ordinal)
+        pending_of_execution.set(self.latest)
         new_pipes = self._pipes.begin(ordinal)
         if new_pipes:
             self._wire.send_pipes(ordinal, new_pipes)
@@ -100,22 +102,22 @@ class OutputQueue:
         self._set_alarm(_monotonic() + PARTIAL_LINE_SECONDS)
 
     def _append(self, kind: int, text: str) -> None:
-        unsent = unsent_of_execution.get(self.latest)
-        unsent.append((kind, text))
-        self._talking[unsent.ordinal] = unsent
+        pending = pending_of_execution.get(self.latest)
+        pending.append((kind, text))
+        self._active[pending.ordinal] = pending
 
-    def written(self, unsent: Unsent, text: str) -> None:
+    def schedule(self, pending: PendingOutput, text: str) -> None:
         """Decide when a text that was just appended is sent."""
-        self._talking[unsent.ordinal] = unsent
+        self._active[pending.ordinal] = pending
         self._characters += len(text)
-        if self._characters >= _FULL_CHARACTERS or len(unsent) >= _FULL_WRITES:
+        if self._characters >= _FULL_CHARACTERS or len(pending) >= _FULL_WRITES:
             self.flush()
             return
         now = _monotonic()
         if now - self._last_sent < BATCH_SECONDS:
-            unsent.is_awaited = True
+            pending.is_scheduled = True
             self._set_alarm(now + BATCH_SECONDS)
-        elif unsent.is_awaited or text.endswith("\n"):
+        elif pending.is_scheduled or text.endswith("\n"):
             self.flush()
         else:
             self._set_alarm(now + PARTIAL_LINE_SECONDS)
@@ -151,22 +153,22 @@ class OutputQueue:
         for ordinal, kind, text in self._pipes.read():
             frames += _frame(kind, ordinal, text)
         self._characters = 0
-        for unsent in tuple(self._talking.values()):
-            if count := len(unsent):
+        for pending in tuple(self._active.values()):
+            if count := len(pending):
                 # Only then forgotten: code at the limit of recursion or memory may fail in here.
-                frames += _frames_of(unsent.ordinal, unsent[:count])
-                del unsent[:count]
-            if unsent is not self.latest and not unsent.is_awaited:
-                self._forget(unsent)
+                frames += _frames_of(pending.ordinal, pending[:count])
+                del pending[:count]
+            if pending is not self.latest and not pending.is_scheduled:
+                self._forget(pending)
         taken = b"".join(frames)
         self._frames = []
         return taken
 
-    def _forget(self, unsent: Unsent) -> None:
-        """An earlier execution has become silent; a writer that is just now at it wins."""
-        self._talking.pop(unsent.ordinal, None)
-        if unsent:
-            self._talking[unsent.ordinal] = unsent
+    def _forget(self, pending: PendingOutput) -> None:
+        """Drop an earlier execution that has become silent, unless a writer has just appended."""
+        self._active.pop(pending.ordinal, None)
+        if pending:
+            self._active[pending.ordinal] = pending
 
     def _set_alarm(self, due: float) -> None:
         if due < self._due:
@@ -177,7 +179,7 @@ class OutputQueue:
         try:
             os.write(self._alarm_writer, b"!")
         except BlockingIOError:
-            return  # it has not even heard the last one
+            return  # the last one has not been read yet
 
     def _send_what_is_due(self) -> None:
         while True:
@@ -206,20 +208,20 @@ class OutputQueue:
     def _send_batch(self) -> None:
         """Send the tail of a batch; come again for as long as there is something to send."""
         self._due = _NEVER
-        for unsent in tuple(self._talking.values()):
-            unsent.is_awaited = False
-            unsent.is_awaited = bool(unsent)  # also what slipped in just now
-        if any(self._talking.values()):
+        for pending in tuple(self._active.values()):
+            pending.is_scheduled = False
+            pending.is_scheduled = bool(pending)  # also what slipped in just now
+        if any(self._active.values()):
             self.flush()
             self._set_alarm(_monotonic() + BATCH_SECONDS)
 
-    def let_go_in_child(self) -> None:
+    def after_fork_in_child(self) -> None:
         """A forked child starts with nothing to send and no thread that sends."""
-        for unsent in self._talking.values():
-            unsent.clear()
+        for pending in self._active.values():
+            pending.clear()
         self._frames.clear()
-        self._wire.let_go_in_child()
-        self._pipes.let_go_in_child()
+        self._wire.after_fork_in_child()
+        self._pipes.after_fork_in_child()
 
 
 def _frames_of(ordinal: int, said: list[Any]) -> list[bytes]:

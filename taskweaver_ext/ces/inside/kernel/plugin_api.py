@@ -47,7 +47,7 @@ class PluginContext:
         """True where the session's folder is not on a shared disk: files travel in messages."""
 
     def begin(self, request: dict[str, Any]) -> None:
-        """An execution starts. A kernel that was started in advance learns whose it is."""
+        """An execution starts. A kernel that was started in advance learns its session."""
         self.execution = request
         if request.get("cwd", str(self._folder)) != str(self._folder):
             self._folder = Path(request["cwd"])
@@ -304,10 +304,10 @@ def _save(value: Any, path: Path) -> None:
 
 @contextlib.contextmanager
 def temp_context() -> Iterator[PluginContext]:
-    """A context for running a plugin's file alone, outside a session: it prints what it hears."""
+    """A context for running a plugin's file alone, outside a session: it prints what is logged."""
 
     def show(mime: str, content: dict[str, Any]) -> None:
-        print(mime, content)  # noqa: T201 - there is nobody else to tell
+        print(mime, content)  # noqa: T201 - there is no session to tell
 
     yield PluginContext(show, env_id="local", session_id="temporary")
 

@@ -22,7 +22,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from . import attribution, contents, plugin_api
+from . import kernel_contents, plugin_api, thread_context
 from .child_pipes import ChildPipes
 from .deferred_signals import DeferredSignals
 from .interrupt_watch import InterruptWatch
@@ -57,7 +57,7 @@ class Runtime:
         self.stderr = TextStream(self.queue, STDERR)
         self._kernel_pid = os.getpid()
         self.is_in_code = False
-        """Whether an interrupt raises: only code's own statements may be struck."""
+        """Whether an interrupt raises: it may hit only the code's own statements."""
         self.awaiting: asyncio.Future[Any] | None = None
         """The task of a cell that awaits."""
         self._is_interrupted = False
@@ -72,21 +72,23 @@ class Runtime:
         self.signals.on_interrupt = self._interrupt
         self.signals.install()
         self._interrupt_watch = InterruptWatch()
-        self._heed_interrupts()
-        attribution.install()
+        self._listen_for_interrupts()
+        thread_context.install()
         plugin_api.install()
         # In a context of its own: what runs outside of executions (exit handlers) belongs to the
         # latest, not to none.
         contextvars.copy_context().run(self.queue.begin, 0)
         self.queue.start()
-        # Also for who means the real ones: on their own they would overtake what was printed.
+        # Also the real ones: what code writes there would overtake what was printed.
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = self.stdout, self.stderr  # type: ignore[misc, assignment]
-        os.register_at_fork(before=self.queue.children_may_start, after_in_child=self._in_child)
+        os.register_at_fork(
+            before=self.queue.children_may_start, after_in_child=self._after_fork_in_child
+        )
         self._settle_before(os, "_exit", lambda status: {"exit_code": status})
         self._settle_before(os, "abort", lambda: {"signal": signal.SIGABRT})
         self._flush_before_writes()
-        self._plain_unraisable_hook, sys.unraisablehook = sys.unraisablehook, self._ignored
-        sys.addaudithook(self._notice)
+        self._plain_unraisable_hook, sys.unraisablehook = sys.unraisablehook, self._on_unraisable
+        sys.addaudithook(self._on_audit_event)
 
     def attach(self, kernel: Any, *, env_id: str, session_id: str) -> None:
         """Connect to the kernel once it exists."""
@@ -111,11 +113,11 @@ class Runtime:
             return
         if os.getpid() == self._kernel_pid:
             if len(content) > _MAX_MESSAGE_BYTES:
-                content = json.dumps(presentable(json.loads(content))).encode()
+                content = json.dumps(sendable(json.loads(content))).encode()
             self.queue.say(MESSAGE, f"{message_type}\n{content.decode()}")
 
     async def execute(self, request: dict[str, Any], run: Run) -> dict[str, Any]:
-        """Run one request, whose metadata is `request`, and say how it ended."""
+        """Run one request (its metadata is `request`) and say how it ended."""
         ordinal = int(request.get("ordinal", 0))
         if 0 < ordinal <= self.queue.latest.ordinal:
             return {"status": "ok"}  # sent again by a client that lost its line
@@ -124,7 +126,7 @@ class Runtime:
         except BaseException as error:  # noqa: BLE001 - the client must hear an end in any case
             self.is_in_code = False
             reply = _error_reply(error)
-        self.queue.say(ENDED, json.dumps(presentable(reply), default=str))
+        self.queue.say(ENDED, json.dumps(sendable(reply), default=str))
         return reply
 
     async def _run(self, ordinal: int, request: dict[str, Any], run: Run) -> dict[str, Any]:
@@ -134,7 +136,7 @@ class Runtime:
         self._interrupt_watch.begin(ordinal)
         if threading.current_thread() is threading.main_thread():
             self._interrupt_watch.loop = asyncio.get_running_loop()
-            self._heed_interrupts()
+            self._listen_for_interrupts()
         processor_seconds = time.process_time()
         try:
             self.queue.say_soon(MESSAGE, _STARTED)
@@ -152,8 +154,8 @@ class Runtime:
             reply = {**reply, "exit_code": self._exit_code(ended_with.code)}
         return {**reply, "usage": _usage(time.process_time() - processor_seconds)}
 
-    def _heed_interrupts(self) -> None:
-        """Whatever the last cell made of them."""
+    def _listen_for_interrupts(self) -> None:
+        """Put SIGINT back in order, whatever the last cell did to it."""
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
         self._interrupt_watch.listen()
@@ -167,7 +169,7 @@ class Runtime:
         return ordinal == self._interrupt_watch.execution
 
     def executions_wait(self) -> threading.Lock:
-        """Held, no execution begins."""
+        """Return a lock: while it is held, no execution begins."""
         return self._interrupt_watch.lock
 
     def enter_code(self) -> bool:
@@ -194,7 +196,7 @@ class Runtime:
     def _describe_contents(self) -> None:
         """Write what code would find here, as JSON."""
         known = {*self._shell.user_ns_hidden, *self.plugins.names}
-        self.stdout.write(json.dumps(contents.describe(self._shell.user_ns, known)))
+        self.stdout.write(json.dumps(kernel_contents.describe(self._shell.user_ns, known)))
 
     def _pop_exception(self) -> BaseException | None:
         exception, self.ended_with = self.ended_with, None
@@ -219,7 +221,7 @@ class Runtime:
                 setattr(sys, name, own)
 
     def _interrupt(self, _number: int, _frame: object) -> None:
-        self._interrupt_watch.heeded()
+        self._interrupt_watch.noticed()
         if not self.is_in_code:
             self._is_interrupted = True  # too early: code does not begin; or too late
         elif self.awaiting is None or asyncio.current_task() is self.awaiting:
@@ -228,16 +230,16 @@ class Runtime:
         else:  # raised here it would end the loop
             self.awaiting.get_loop().call_soon_threadsafe(self.awaiting.cancel)
 
-    def _ignored(self, unraisable: Any) -> None:
+    def _on_unraisable(self, unraisable: Any) -> None:
         """Python ignores what finalisers and fork hooks raise: an interrupt must not get lost."""
         if self._interrupt_raised is not None and unraisable.exc_value is self._interrupt_raised:
-            self._interrupt_watch.unheeded()
+            self._interrupt_watch.ignored()
         else:
             self._plain_unraisable_hook(unraisable)
 
-    def _in_child(self) -> None:
-        self._interrupt_watch.let_go_in_child()
-        self.queue.let_go_in_child()
+    def _after_fork_in_child(self) -> None:
+        self._interrupt_watch.after_fork_in_child()
+        self.queue.after_fork_in_child()
         for stream in (self.stdout, self.stderr):
             stream.write_to_descriptor_from_now_on()
 
@@ -251,7 +253,7 @@ class Runtime:
             traceback.print_exception(type(error), error, trace, file=self.stderr)
         os._exit(0 if error is None else 1)
 
-    def _notice(self, event: str, args: tuple[Any, ...]) -> None:
+    def _on_audit_event(self, event: str, args: tuple[Any, ...]) -> None:
         if event in _STARTS_A_CHILD:
             if os.getpid() == self._kernel_pid:
                 self.queue.children_may_start()
@@ -305,12 +307,12 @@ def message_type_of(frames: list[Any]) -> str:
     return message_type
 
 
-def presentable(value: Any) -> Any:
+def sendable(value: Any) -> Any:
     """Give a message that can be sent: long texts cut, halves of characters written out."""
     if isinstance(value, dict):
-        return {key: presentable(part) for key, part in value.items()}
+        return {key: sendable(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [presentable(part) for part in value[:_MAX_CUT_PARTS]]
+        return [sendable(part) for part in value[:_MAX_CUT_PARTS]]
     if isinstance(value, str):
         left_out = len(value) - _MAX_CUT_CHARACTERS
         if left_out > 0:

@@ -7,7 +7,7 @@ import io
 import os
 from collections.abc import Callable
 
-from .output_queue import OutputQueue, unsent_of_execution
+from .output_queue import OutputQueue, pending_of_execution
 from .wire import STDOUT
 
 _MAX_PIECE_CHARACTERS = 1 << 18
@@ -35,7 +35,7 @@ class TextStream(io.TextIOBase):
 
     def flush(self) -> None:
         """Send what was written; free when there is nothing."""
-        if unsent_of_execution.get(self._queue.latest):
+        if pending_of_execution.get(self._queue.latest):
             self._queue.flush_text()
 
     def writable(self) -> bool:
@@ -63,7 +63,7 @@ class TextStream(io.TextIOBase):
         return self.buffer
 
     def write_to_descriptor_from_now_on(self) -> None:
-        """In a forked child the pipe is the way out, for it carries the execution's name."""
+        """Write to the execution's pipe instead of the queue, in a forked child."""
 
         def write(text: str) -> int:
             view = memoryview(text.encode("utf-8", self.errors))
@@ -77,15 +77,15 @@ class TextStream(io.TextIOBase):
 def _writer(queue: OutputQueue, kind: int) -> Callable[[str], int]:
     """Make a stream's `write`: a function that finds all it needs without looking it up."""
     is_output = kind == STDOUT
-    unsent_or = unsent_of_execution.get
+    pending_or = pending_of_execution.get
 
     def write(text: str) -> int:
         """Take a text; it is sent at once or within a batch."""
         if text.__class__ is str and (size := len(text)) < _LARGE_WRITE:
-            unsent = unsent_or(queue.latest)
-            unsent.append(text if is_output else (kind, text))
-            if not unsent.is_awaited or not len(unsent) & _LOOK_EVERY:
-                queue.written(unsent, text)
+            pending = pending_or(queue.latest)
+            pending.append(text if is_output else (kind, text))
+            if not pending.is_scheduled or not len(pending) & _LOOK_EVERY:
+                queue.schedule(pending, text)
             return size
         return write_closely(text)
 
@@ -93,11 +93,11 @@ def _writer(queue: OutputQueue, kind: int) -> Callable[[str], int]:
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         plain = str.__str__(text)  # what is kept must not be of a class of the user's
-        unsent = unsent_or(queue.latest)
+        pending = pending_or(queue.latest)
         for start in range(0, len(plain), _MAX_PIECE_CHARACTERS):
             piece = plain[start : start + _MAX_PIECE_CHARACTERS]
-            unsent.append(piece if is_output else (kind, piece))
-            queue.written(unsent, piece)
+            pending.append(piece if is_output else (kind, piece))
+            queue.schedule(pending, piece)
         return len(plain)
 
     return write
@@ -125,7 +125,7 @@ class _ByteStream(io.RawIOBase):
         self._stream.flush()
 
     def close(self) -> None:
-        """Flush only: who wraps these bytes and lets go of the wrapper closes them."""
+        """Flush only: code that wraps these bytes closes them when it drops the wrapper."""
         self.flush()
 
     def write(self, data: object) -> int:

@@ -39,12 +39,12 @@ _TURN_SECONDS = 0.05
 
 
 def proof(key: str, challenge: bytes) -> bytes:
-    """What only somebody who knows the key can answer to a challenge."""
+    """Return the answer to a challenge, which takes the key to compute."""
     return hmac.new(key.encode(), challenge, hashlib.sha256).hexdigest().encode()
 
 
 def open_socket(address: str) -> socket.socket:
-    """Connect to the socket at a path; or wait at tcp://KEY@HOST:PORT for who knows the key."""
+    """Connect to the socket at a path; or wait at tcp://KEY@HOST:PORT for a client with the key."""
     if not address.startswith("tcp://"):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.connect(address)
@@ -87,7 +87,7 @@ class FrameSender:
         sends. What prints between having the one and being the other (a trace
         function, a finaliser) may send first, hence the re-entrant lock. A thread
         that is interrupted while it waits leaves the rest of its frames in
-        `_rest`; whoever sends next sends that first.
+        `_rest`; the next send begins with it.
     """
 
     flushes_at_once = True
@@ -139,7 +139,7 @@ class FrameSender:
     def _send_rest(self) -> None:
         raise NotImplementedError
 
-    def let_go_in_child(self) -> None:
+    def after_fork_in_child(self) -> None:
         """A forked child does not speak for its parent."""
         self._lock = threading.RLock()
         self._owner = 0
@@ -147,7 +147,7 @@ class FrameSender:
 
 
 class Wire(FrameSender):
-    """Frames on a stream socket, whose own blocking is the backpressure."""
+    """Frames on a stream socket; when it is full, the writer waits."""
 
     def __init__(self, address: str, signals: DeferredSignals) -> None:
         super().__init__(signals)
@@ -192,14 +192,14 @@ class Wire(FrameSender):
         poller.register(self._socket, select.POLLOUT)
         poller.poll(_STILL_THERE_MILLISECONDS)
 
-    def let_go_in_child(self) -> None:
+    def after_fork_in_child(self) -> None:
         """A forked child does not speak on its parent's socket."""
         self._socket.close()
-        super().let_go_in_child()
+        super().after_fork_in_child()
 
 
 def end_with_all_children() -> None:
-    """Nobody is listening any more: end this kernel and what it started."""
+    """End this kernel and what it started: its client is gone."""
     if os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from taskweaver_ext.ces.execution.notices import HostNotice
-from taskweaver_ext.ces.inside.kernel.published import END, FRAMES
+from taskweaver_ext.ces.inside.kernel.iopub_sender import END, FRAMES
 from taskweaver_ext.ces.kernels.client.host import (
     ExecuteRequest,
     ExecutionEnded,

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 
 from taskweaver_ext.ces.execution.results import KernelDeath, signal_name
-from taskweaver_ext.ces.inside.kernel.process_place import process_place
+from taskweaver_ext.ces.inside.kernel.pid_namespace import pid_namespace
 from taskweaver_ext.ces.kernels.client.host import (
     RUNTIME_FOLDER,
     KernelConnection,
@@ -230,7 +230,7 @@ class GatewayKernelHost:
         for received in connection.receive(_HELLO_SECONDS):
             if isinstance(received, MessageReceived) and received.message_type == "hello":
                 has_said_hello = True
-                if "" != received.content["place"] == process_place():
+                if "" != received.content["pid_namespace"] == pid_namespace():
                     self._pid = received.content["pid"]
             if isinstance(received, KernelGone):
                 raise KernelNotReadyError(

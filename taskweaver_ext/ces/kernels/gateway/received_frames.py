@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from taskweaver_ext.ces.inside.kernel.published import RECEIVED, RESEND
+from taskweaver_ext.ces.inside.kernel.iopub_sender import RECEIVED, RESEND
 from taskweaver_ext.ces.kernels.client.frames import FrameReader
 from taskweaver_ext.ces.kernels.client.host import Received
 from taskweaver_ext.ces.kernels.gateway.reconnecting_channel import ReconnectingChannel

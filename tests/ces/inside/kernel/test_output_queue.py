@@ -13,7 +13,7 @@ import pytest
 from taskweaver_ext.ces.inside.kernel import output_queue
 from taskweaver_ext.ces.inside.kernel.child_pipes import ChildPipes
 from taskweaver_ext.ces.inside.kernel.deferred_signals import DeferredSignals
-from taskweaver_ext.ces.inside.kernel.output_queue import OutputQueue, unsent_of_execution
+from taskweaver_ext.ces.inside.kernel.output_queue import OutputQueue, pending_of_execution
 from taskweaver_ext.ces.inside.kernel.streams import TextStream
 from taskweaver_ext.ces.inside.kernel.wire import STDERR, STDOUT, Wire
 from taskweaver_ext.ces.kernels.client.frames import FrameReader
@@ -72,7 +72,7 @@ def line(
     connection.close()
     if queue._thread.is_alive():
         queue._thread.join(WAIT_SECONDS)
-    queue.let_go_in_child()  # closes the wire
+    queue.after_fork_in_child()  # closes the wire
 
 
 def _run_until_exit(work: Callable[[], None]) -> None:
@@ -142,7 +142,7 @@ def test_an_execution_that_is_silent_is_forgotten(line: tuple[OutputQueue, _List
         queue.flush()
     listener.listen_until("said\n")
 
-    assert len(queue._talking) <= 2
+    assert len(queue._active) <= 2
 
 
 def test_many_threads_lose_nothing_and_keep_their_order(
@@ -215,4 +215,4 @@ def test_what_is_no_text_is_refused(line: tuple[OutputQueue, _Listener]) -> None
     with pytest.raises(TypeError, match="must be str, not bytes"):
         TextStream(queue, STDOUT).write(b"bytes")  # type: ignore[arg-type]
 
-    assert not unsent_of_execution.get(queue.latest)
+    assert not pending_of_execution.get(queue.latest)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from taskweaver_ext.llm.chat_chunks import ThinkTagSplitter
 from taskweaver_ext.llm.chat_model import TextDelta, ThinkingDelta
-from taskweaver_ext.llm.think_tags import ThinkTagSplitter
 
 
 def split(text: str, size: int) -> tuple[str, str]:

@@ -1,7 +1,7 @@
-"""Output belongs to the execution that caused it, also when another thread writes it.
+"""Threads and pool tasks get a copy of the context they were started in, as asyncio tasks do.
 
-Threads and pool tasks get a copy of the context they were started in, as
-asyncio tasks already do; the execution's key travels in that context.
+The execution is in that context: so output belongs to the execution that caused it,
+also when another thread writes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WAYS_TO_START = (
 
 
 def install() -> None:
-    """Make threads and thread pools inherit the context of whoever starts them."""
+    """Make threads and thread pools inherit the context of the thread that starts them."""
     for module, name in _WAYS_TO_START:
         if hasattr(module, name):
             setattr(module, name, _inheriting(getattr(module, name)))
@@ -43,7 +43,7 @@ def install() -> None:
 def _inheriting(plain: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
     def start(function: Callable[..., object], *args: Any, **named: Any) -> Any:
-        # No function of ours: nobody is to meet it in the traceback of a thread that failed.
+        # No function of ours: users would meet it in the traceback of a thread that failed.
         return plain(functools.partial(_copy_context().run, function), *args, **named)
 
     return start

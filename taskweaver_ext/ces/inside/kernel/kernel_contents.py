@@ -1,6 +1,6 @@
-"""What a kernel holds for code to use: well-known packages, and what earlier code has left.
+"""What a kernel holds for code to use: well-known packages, and variables of earlier code.
 
-Looking must neither run code of others nor take long: of a variable only its type is
+Looking must neither run the user's code nor take long: of a variable only its type is
 told, and the size where that is plain.
 """
 
@@ -75,6 +75,6 @@ def _kind_with_shape(value: Any) -> str:
         shape = "x".join(map(str, getattr(value, "shape", ())))
         columns = list(getattr(value, "columns", ()))[:MAX_COLUMNS]
         listed = ", ".join(str(column)[:MAX_NAME_CHARACTERS] for column in columns)
-    except Exception:  # noqa: BLE001 - it is somebody else's code
+    except Exception:  # noqa: BLE001 - it is the code of other packages
         return name
     return f"{name} {shape}".strip() + (f" ({listed})" if listed else "")

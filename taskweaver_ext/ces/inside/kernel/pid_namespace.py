@@ -1,12 +1,12 @@
-"""Where process ids mean the same: within one start of one machine, and one namespace of it."""
+"""Where a process id names the same process: in one pid namespace, until the machine restarts."""
 
 from __future__ import annotations
 
 import os
 
 
-def process_place() -> str:
-    """Name the place; "" where that cannot be told."""
+def pid_namespace() -> str:
+    """Return boot id and pid namespace of this process; "" where they cannot be read."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return f"{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"

@@ -1,7 +1,7 @@
-"""Frames published on Jupyter's iopub channel, for kernels that can only be reached that way.
+"""Send frames on Jupyter's iopub channel, for kernels that can only be reached that way.
 
-ZeroMQ and gateways drop what comes too fast, and a line that breaks takes
-with it what was on its way. So the frames are one stream of bytes: each
+ZeroMQ and gateways drop what comes too fast, and a connection that breaks loses
+what was on its way. So the frames are one stream of bytes: each
 message says where in it its piece begins, the client says on the control
 channel how far it has received, what it has not received is kept and can be
 sent again, and a writer waits when too much of that has gathered.
@@ -38,7 +38,7 @@ _WAIT_MILLISECONDS = 1000
 _SETTLE_SECONDS = 2.0
 
 
-class PublishedFrames(FrameSender):
+class IopubSender(FrameSender):
     """Frames as messages, with receipts.
 
     Threads:
@@ -72,7 +72,7 @@ class PublishedFrames(FrameSender):
         )
 
     def fileno(self) -> int:
-        """Nothing tells us that the client is gone: it may come back on another line."""
+        """Nothing tells us that the client is gone: it may come back on another connection."""
         return self._never_readable
 
     def send_all(self, drain: Any) -> bool:
@@ -174,13 +174,13 @@ class PublishedFrames(FrameSender):
         try:
             os.write(self._room_writer, b"!")
         except BlockingIOError:
-            return  # nobody has heard the last one yet
+            return  # the last one has not been read yet
 
     def _end(self, _stream: Any, _ident: Any, _message: Any) -> None:
         end_with_all_children()
 
-    def let_go_in_child(self) -> None:
+    def after_fork_in_child(self) -> None:
         """A forked child publishes nothing."""
-        super().let_go_in_child()
+        super().after_fork_in_child()
         self._guard = threading.Lock()
         self._kept.clear()

@@ -1,4 +1,4 @@
-"""IPython's shell for code that nobody watches in a notebook.
+"""IPython's shell for code that runs without a notebook.
 
 What a notebook shows beside a cell (help pages, tracebacks of scripts and of
 cells within the cell) becomes output where it happens; only the error that
@@ -17,7 +17,7 @@ from ipykernel.zmqshell import ZMQInteractiveShell
 from IPython.core import page
 from IPython.core.autocall import IPyAutocall
 
-_OUR_FILES = (lambda: None).__code__.co_filename.rpartition("shell")[0]
+_OUR_FILES = (lambda: None).__code__.co_filename.rpartition("ipython_shell")[0]
 """How the names of our files begin; there may be none on a disk."""
 
 
