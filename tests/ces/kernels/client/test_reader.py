@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import select
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
-from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.artifacts import ArtifactStore
 from taskweaver_ext.ces.execution.output_sink import OutputSink
 from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionStatus
 from taskweaver_ext.ces.kernels.client.execution import Execution
+from taskweaver_ext.ces.kernels.client.host import ExecutionEnded, Received
 from taskweaver_ext.ces.kernels.client.reader import KernelReader
+from taskweaver_ext.ces.kernels.modes import KernelSource, KernelSourceSettings
 from tests.support.executions import wait_until
 
 
@@ -27,14 +29,20 @@ def an_execution(folder: Path, code: str) -> Execution:
     )
 
 
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[KernelSource]:
+    source = KernelSource(KernelSourceSettings(env_id="e1", env_dir=tmp_path))
+    yield source
+    source.close()
+
+
 def test_code_given_to_a_kernel_that_has_just_died_was_not_interrupted(
-    shared_environment: Environment, tmp_path: Path
+    source: KernelSource, tmp_path: Path
 ) -> None:
-    kernel = shared_environment._source.start("s1", tmp_path)
+    kernel = source.start("s1", tmp_path)
     execution = an_execution(tmp_path, "1")
     reader = KernelReader(kernel.host, kernel.connection, lambda *_: None, "s1")
-    pid = kernel.host.pid
-    psutil.Process(pid).kill()
+    psutil.Process(kernel.host.pid).kill()
     wait_until(lambda: kernel.host.death() is not None)
 
     reader.submit(execution)
@@ -48,23 +56,29 @@ def test_code_given_to_a_kernel_that_has_just_died_was_not_interrupted(
 
 
 def test_code_whose_kernel_is_killed_just_as_it_ends_has_lost_its_variables(
-    shared_environment: Environment, tmp_path: Path
+    source: KernelSource, tmp_path: Path
 ) -> None:
-    kernel = shared_environment._source.start("s1", tmp_path)
+    kernel = source.start("s1", tmp_path)
     host, connection = kernel.host, kernel.connection
     gate = tmp_path / "gate"
     code = f"import os\nwhile not os.path.exists({str(gate)!r}): pass"
     execution = an_execution(tmp_path, code)
     reader = KernelReader(host, connection, lambda *_: None, "s1")
     kill: Any = host.kill
+    receive: Any = connection.receive
+    received_early: list[Received] = []
 
     def kill_once_the_code_has_ended() -> None:
         gate.touch()
-        poller = select.poll()
-        poller.register(connection._wire, select.POLLIN)  # type: ignore[attr-defined]
-        assert poller.poll(60_000)
+        while not any(isinstance(item, ExecutionEnded) for item in received_early):
+            received_early.extend(receive(60))
         kill()
 
+    def receive_what_came_early_first(timeout: float | None) -> Iterable[Received]:
+        items, received_early[:] = received_early[:], []
+        return items or receive(timeout)
+
+    connection.receive = receive_what_came_early_first  # type: ignore[method-assign]
     host.kill = kill_once_the_code_has_ended  # type: ignore[method-assign]
     host.interrupt = lambda: None  # type: ignore[method-assign]
     reader.start()
