@@ -19,11 +19,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from taskweaver_ext.ces.execution.cancellation import CancellationToken
+from taskweaver_ext.ces.execution.executor import (
+    OnEvent,
+    OnInput,
+    OnOutput,
+    RunOptions,
+    new_execution_id,
+)
 from taskweaver_ext.ces.execution.late_output import OnLateOutput
 from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES
-from taskweaver_ext.ces.execution.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.execution.results import ExecutionResult, KernelContents
-from taskweaver_ext.ces.kernels.client.execution import OnInput
 from taskweaver_ext.ces.kernels.client.tracing import traced_if_wanted
 from taskweaver_ext.ces.kernels.modes import EnvMode, KernelSource, KernelSourceSettings
 from taskweaver_ext.ces.programs.site import ProgramSite
@@ -189,7 +195,7 @@ class Environment(Closeable):
             session.start()
         except BaseException:
             with self._lock:
-                if self._sessions.get(session_id) is session:  # nobody has stopped it meanwhile
+                if self._sessions.get(session_id) is session:  # it was not stopped meanwhile
                     del self._sessions[session_id]
             self._pool.remove(session)
             session.stop()
@@ -220,27 +226,31 @@ class Environment(Closeable):
             KernelDiedError: Its kernel died three times in a row.
             TypeError: The code is no text, or the timeout no number.
         """
-        if not isinstance(code, str):
-            raise TypeError(f"Code is a text, not {type(code).__name__}.")
-        _check_seconds("timeout", timeout)
-        return self._session(session_id).execute(
-            code,
-            exec_id,
+        options = RunOptions(
+            execution_id=new_execution_id(exec_id),
             on_output=on_output,
             on_event=on_event,
             on_input=on_input,
             timeout=timeout,
         )
+        return self.run(session_id, code, options)
 
-    def wait_for_kernel(self, session_id: str) -> None:
+    def run(self, session_id: str, code: str, options: RunOptions) -> ExecutionResult:
+        """The same, as the layers above ask for it."""
+        if not isinstance(code, str):
+            raise TypeError(f"Code is a text, not {type(code).__name__}.")
+        _check_seconds("timeout", options.timeout)
+        return self._session(session_id).execute(code, options)
+
+    def wait_for_kernel(self, session_id: str, *, token: CancellationToken | None = None) -> None:
         """Wait until a session's kernel is ready; one that is gone is replaced first.
 
         Raises:
-            SessionError: There is no such session, or `interrupt` ended the waiting.
+            SessionError: There is no such session, or `interrupt` or the token ended the waiting.
             KernelStartError: The kernel did not become ready.
             KernelDiedError: It died three times in a row.
         """
-        self._session(session_id).wait_for_kernel()
+        self._session(session_id).wait_for_kernel(token)
 
     def programs(self, session_id: str) -> AbstractContextManager[ProgramSite]:
         """Where shells and programs of a session run that has a container: inside of it.
@@ -259,13 +269,16 @@ class Environment(Closeable):
         with self._lock:
             return session_id in self._sessions
 
-    def interrupt(self, session_id: str, kill_after: float | None = None) -> None:
-        """Interrupt what runs in a session, if anything does; from any thread.
+    def interrupt(self, session_id: str, kill_after: float | None = None) -> bool:
+        """Interrupt what runs in a session, or is about to, if anything is; from any thread.
 
         With `kill_after`, the kernel is killed if the code has not ended so many seconds later.
+
+        Returns:
+            Whether there was anything; if not, nothing that comes later is interrupted for it.
         """
         _check_seconds("kill_after", kill_after)
-        self._session(session_id).interrupt(kill_after)
+        return self._session(session_id).interrupt(kill_after)
 
     def restart_session(self, session_id: str) -> None:
         """Give a session a fresh kernel with its plugins; what runs is cancelled."""
@@ -287,23 +300,31 @@ class Environment(Closeable):
             sessions = list(self._sessions.values())
         return [session.describe() for session in sessions]
 
-    def kernel_contents(self, session_id: str) -> KernelContents | None:
+    def kernel_contents(
+        self, session_id: str, *, token: CancellationToken | None = None
+    ) -> KernelContents | None:
         """What code would find in a session's kernel: packages, and variables of earlier code.
 
         None when there is no kernel now, or it does not say. It waits for code that runs.
         """
-        return self._session(session_id).contents()
+        return self._session(session_id).contents(token)
 
     def load_plugin(
-        self, session_id: str, name: str, source: str, config: Mapping[str, Any] | None = None
+        self,
+        session_id: str,
+        name: str,
+        source: str,
+        config: Mapping[str, Any] | None = None,
+        *,
+        token: CancellationToken | None = None,
     ) -> None:
         """Load a plugin into a session's kernel, and into those that follow it.
 
         Raises:
             PluginError: Its source raised, or registers no plugin.
-            SessionError: There is no such session, or `interrupt` came while it waited.
+            SessionError: There is no such session, or `interrupt` or the token ended the waiting.
         """
-        self._session(session_id).load_plugin(name, source, dict(config or {}))
+        self._session(session_id).load_plugin(name, source, dict(config or {}), token)
 
     def unload_plugin(self, session_id: str, name: str) -> None:
         """Take a plugin out of a session."""

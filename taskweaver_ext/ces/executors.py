@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import uuid
+from collections import deque
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.audit import AuditLog
+from taskweaver_ext.ces.execution.cancellation import CancellationToken
+from taskweaver_ext.ces.execution.executor import Executor, OnInput, RunOptions
 from taskweaver_ext.ces.execution.late_output import OnLateOutput
-from taskweaver_ext.ces.execution.recorded_run import OnEvent, OnOutput
-from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionResult, ExecutionStatus
-from taskweaver_ext.ces.kernel_executor import KernelExecutor, SessionUse
+from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
 from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
 from taskweaver_ext.ces.programs.exec_errors import exec_error
@@ -30,38 +31,137 @@ from taskweaver_ext.ces.programs.site import ProgramSite, ProgramSites
 from taskweaver_ext.ces.sessions.session_folder import refuse_to_share
 from taskweaver_ext.ces.shell import ShellExecutor
 from taskweaver_ext.closing import Closeable
-from taskweaver_ext.errors import SessionError
+from taskweaver_ext.errors import KernelDiedError, KernelStartError, SessionError
 from taskweaver_ext.machine.child_environment import variables_for_programs
 from taskweaver_ext.machine.owned_folders import GivenFolder
 
+_NAME = "kernel:python"
+"""What the kernel is called in the audit log."""
 
-class Executor(Protocol):
-    """Runs code of one language, and says while it runs what it does."""
 
-    def execute(
+class KernelExecutor(Executor):
+    """The Python kernel of a session, which is started by its first use if it is not there.
+
+    Threads:
+        Any thread may call any method. `_lock` guards `_accepted`; `_starting` is held
+        while the session begins to start, so that there is one for all who need it.
+    """
+
+    def __init__(
         self,
-        code: str,
+        environment: Environment,
+        session_id: str,
         *,
-        on_output: OnOutput | None = None,
-        on_event: OnEvent | None = None,
-        timeout: float | None = None,
-        stdin: str | bytes | None = None,
-        execution_id: str | None = None,
-    ) -> ExecutionResult:
-        """Run code to its end and call back, on this thread, for what it does."""
+        cwd: str | Path | None,
+        audit: AuditLog,
+    ) -> None:
+        """`cwd` is the working directory of a session that is started here."""
+        self.environment = environment
+        self.session_id = session_id
+        self._cwd = cwd
+        self._audit = audit
+        self._lock = threading.Lock()
+        self._accepted: list[CancellationToken] = []
+        self._starting = threading.Lock()
+        self._is_checked = False
+        self._has_started_session = False
+        self._is_stopped = False
+        self._is_closed = False
 
-    def interrupt(self, *, kill: bool = False) -> None:
-        """Stop what runs, if anything does; from any thread. With `kill`, at any price."""
+    def run(self, code: str, options: RunOptions) -> ExecutionResult:
+        """Run code on the kernel; `on_input`, or else lines of `stdin`, answer `input()`."""
+        result = ExecutionResult(execution_id=options.execution_id, code=code)
+        failure = self._audit.write_start(
+            result.execution_id, executor=_NAME, code=code, has_stdin=options.stdin is not None
+        )
+        try:
+            if self._is_closed:
+                raise SessionError("This executor has been closed. Make another one.")
+            on_input = options.on_input or _answer_from(options.stdin)
+            with self._accepting(options.token):
+                self.ensure_session()
+                result = self.environment.run(
+                    self.session_id, code, replace(options, on_input=on_input)
+                )
+        except KernelStartError as error:
+            result.status = ExecutionStatus.ERROR
+            result.error = exec_error(str(error), "KERNEL_START")
+        except KernelDiedError as error:
+            result.status = ExecutionStatus.DIED
+            result.error = exec_error(str(error), "KERNEL_DIED")
+        finally:
+            failure = self._audit.write_end(result, executor=_NAME) or failure
+        if failure is not None:
+            result.notices.append(failure)
+        return result
+
+    @contextlib.contextmanager
+    def _accepting(self, token: CancellationToken) -> Iterator[None]:
+        with self._lock:
+            self._accepted.append(token)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._accepted.remove(token)
+
+    def ensure_session(self) -> None:
+        """Begin to start the session if need be; its first execution waits for the kernel."""
+        with self._starting:
+            if self._is_stopped:
+                raise SessionError("This executor has been closed. Make another one.")
+            if self._is_checked:
+                return
+            if not self.environment.has_session(self.session_id):
+                # Not waiting here: an execution that waits can be interrupted.
+                self.environment.start_session(self.session_id, cwd=self._cwd, wait=False)
+                self._has_started_session = True
+            self._is_checked = True
+
+    def interrupt(self, *, kill: bool = False) -> bool:
+        """Interrupt what runs in the session, or is about to; with `kill`, variables are lost."""
+        kill_after = 0.0 if kill else None
+        with self._lock:
+            first = self._accepted[0] if self._accepted else None
+        with contextlib.suppress(SessionError):  # there is no session yet, or no more
+            if self.environment.interrupt(self.session_id, kill_after):
+                return True
+        if first is not None:  # it is on its way to the session
+            first.cancel(kill_after)
+        return first is not None
 
     def close(self) -> None:
-        """End everything and let go of it."""
+        """Run nothing more; programs may still use the session."""
+        self._is_closed = True
+
+    def stop_session(self) -> None:
+        """Stop the session if it was started here."""
+        with self._starting:
+            self._is_stopped = True
+            has_started, self._has_started_session = self._has_started_session, False
+        if has_started:
+            with contextlib.suppress(SessionError):  # it was stopped already
+                self.environment.stop_session(self.session_id)
+
+
+def _answer_from(stdin: str | bytes | None) -> OnInput | None:
+    """A function that answers questions with lines that are known beforehand."""
+    if stdin is None:
+        return None
+    text = stdin.decode("utf-8", "replace") if isinstance(stdin, bytes) else stdin
+    lines = deque(text.splitlines())
+
+    def answer(_prompt: str, _password: bool) -> str:
+        return lines.popleft() if lines else END_OF_INPUT
+
+    return answer
 
 
 class ContainerSites:
     """The session's container, whichever that is at the time."""
 
-    def __init__(self, session: SessionUse) -> None:
-        self._session = session
+    def __init__(self, kernel: KernelExecutor) -> None:
+        self._kernel = kernel
 
     def working_directory(self, path: str | Path | None) -> Path:
         """A path of the session's folder on this machine, or of the container."""
@@ -74,12 +174,12 @@ class ContainerSites:
     @contextlib.contextmanager
     def use(self) -> Iterator[ProgramSite]:
         """The container of now; one that is gone is replaced first."""
-        self._session.ensure()
-        with self._session.environment.programs(self._session.session_id) as site:
+        self._kernel.ensure_session()
+        with self._kernel.environment.programs(self._kernel.session_id) as site:
             yield site
 
 
-class RefusingExecutor:
+class RefusingExecutor(Executor):
     """Stands where code would run on this machine although its session runs elsewhere."""
 
     def __init__(self, name: str, mode: EnvMode) -> None:
@@ -89,26 +189,18 @@ class RefusingExecutor:
             "NOT_ISOLATED",
         )
 
-    def execute(
-        self,
-        code: str,
-        *,
-        on_output: OnOutput | None = None,
-        on_event: OnEvent | None = None,
-        timeout: float | None = None,
-        stdin: str | bytes | None = None,
-        execution_id: str | None = None,
-    ) -> ExecutionResult:
+    def run(self, code: str, options: RunOptions) -> ExecutionResult:
         """Give a result that says why nothing was run."""
         return ExecutionResult(
-            execution_id=ExecutionId(execution_id or f"exec-{uuid.uuid4().hex[:12]}"),
+            execution_id=options.execution_id,
             code=code,
             status=ExecutionStatus.ERROR,
             error=self._error,
         )
 
-    def interrupt(self, *, kill: bool = False) -> None:
+    def interrupt(self, *, kill: bool = False) -> bool:
         """Nothing runs."""
+        return False
 
     def close(self) -> None:
         """Nothing is open."""
@@ -164,12 +256,11 @@ class ExecutorRegistry(Closeable):
         self._folder = self._given_folder.path
         self._owns_audit = audit is None
         self._audit = audit or AuditLog(self._folder / "audit.jsonl", who=session_id)
-        self._environment = environment
-        self._session: SessionUse | None = None
+        self._kernel: KernelExecutor | None = None
         if environment is not None:
             # In a container code can only run where it is mounted.
             mounted = cwd if is_contained else None
-            self._session = SessionUse(environment, session_id, mounted)
+            self._kernel = KernelExecutor(environment, session_id, cwd=mounted, audit=self._audit)
         self._cwd = cwd
         self._env = env
         self._init_script = init_script
@@ -204,12 +295,11 @@ class ExecutorRegistry(Closeable):
                 self._executors[key] = self._make(name, fresh)
             return self._executors[key]
 
-    def interrupt(self, *, kill: bool = False) -> None:
-        """Stop whatever runs on any executor."""
+    def interrupt(self, *, kill: bool = False) -> bool:
+        """Stop what runs on any executor; return whether anything did."""
         with self._lock:
             executors = list(self._executors.values())
-        for executor in executors:
-            executor.interrupt(kill=kill)
+        return sum(executor.interrupt(kill=kill) for executor in executors) > 0
 
     def close(self) -> None:
         """Close every executor and remove what is ours."""
@@ -218,22 +308,23 @@ class ExecutorRegistry(Closeable):
             executors, self._executors = list(self._executors.values()), {}
         for executor in executors:
             executor.close()
-        if self._session is not None:
-            self._session.close()
+        if self._kernel is not None:
+            self._kernel.stop_session()
         if self._owns_audit:
             self._audit.close()
         self._given_folder.close()
 
     def _make(self, name: str, fresh: bool) -> Executor:
         is_configured = name in self._languages
-        if name == "python" and not fresh and not is_configured and self._session is not None:
-            return KernelExecutor(self._session, self._audit)
-        mode = EnvMode.Local if self._environment is None else self._environment.env_mode
-        if mode is EnvMode.Gateway:
-            return RefusingExecutor(name, mode)
+        if name == "python" and not fresh and not is_configured and self._kernel is not None:
+            return self._kernel
         sites: ProgramSites = LocalSites()
-        if mode is EnvMode.Container and self._session is not None:
-            sites = ContainerSites(self._session)
+        if self._kernel is not None:
+            mode = self._kernel.environment.env_mode
+            if mode is EnvMode.Gateway:
+                return RefusingExecutor(name, mode)
+            if mode is EnvMode.Container:
+                sites = ContainerSites(self._kernel)
         if name == "bash" and not fresh and not is_configured:
             return ShellExecutor(
                 self._cwd,

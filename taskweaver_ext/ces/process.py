@@ -13,22 +13,28 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from taskweaver_ext.ces.execution.audit import AuditLog
+from taskweaver_ext.ces.execution.cancellation import CancellationToken
+from taskweaver_ext.ces.execution.executor import (
+    Executor,
+    OnEvent,
+    OnOutput,
+    RunOptions,
+    new_execution_id,
+)
 from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES
-from taskweaver_ext.ces.execution.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.execution.results import ExecutionResult
 from taskweaver_ext.ces.programs.languages import Language, find_language
 from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.process_run import ProcessRun
-from taskweaver_ext.ces.programs.program import ProgramLimits, StopRequest
+from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.ces.programs.run_records import CLOSE_SECONDS, RunRecords
 from taskweaver_ext.ces.programs.site import ProgramSites
-from taskweaver_ext.closing import Closeable
 from taskweaver_ext.errors import SessionError
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
 
-class ProcessExecutor(Closeable):
+class ProcessExecutor(Executor):
     """Run code of one language, each time in a process of its own.
 
     Runs may go on at the same time, from different threads.
@@ -82,7 +88,7 @@ class ProcessExecutor(Closeable):
             max_output_bytes=max_output_bytes,
         )
         self._lock = threading.Lock()
-        self._stops: set[StopRequest] = set()
+        self._accepted: set[CancellationToken] = set()
         self._all_ended = threading.Condition(self._lock)
         self._is_closed = False
 
@@ -107,28 +113,33 @@ class ProcessExecutor(Closeable):
         Raises:
             SessionError: The executor has been closed.
         """
-        folder = self._sites.working_directory(cwd or self._cwd)
-        with self._stop_request() as stop:
-            run = self._records.begin(
-                code or "",
-                execution_id,
-                on_output=on_output,
-                on_event=on_event,
-                cwd=str(folder),
-                has_stdin=stdin is not None,
-            )
+        options = RunOptions(
+            execution_id=new_execution_id(execution_id),
+            on_output=on_output,
+            on_event=on_event,
+            timeout=timeout,
+            stdin=stdin,
+            cwd=cwd,
+            env=env or {},
+        )
+        return self.run(code, options)
+
+    def run(self, code: str | None, options: RunOptions) -> ExecutionResult:
+        """The same, as the layers above ask for it."""
+        folder = self._sites.working_directory(options.cwd or self._cwd)
+        with self._accepting(options.token):
+            run = self._records.begin(code or "", options, folder)
             job = ProcessRun(
                 run=run,
-                stop=stop,
                 sites=self._sites,
                 language=self._language,
                 language_name=self._name,
                 code=code,
                 cwd=folder,
-                environment=self._sites.environment({**self._env, **(env or {})}),
-                stdin=stdin.encode("utf-8", "surrogatepass") if isinstance(stdin, str) else stdin,
+                environment=self._sites.environment({**self._env, **options.env}),
+                stdin=options.stdin_bytes,
                 limits=self._limits,
-                timeout=self._default_timeout if timeout is None else timeout,
+                timeout=self._default_timeout if options.timeout is None else options.timeout,
                 max_output_bytes=self._max_output_bytes,
                 record_folder=self._records.folder,
             )
@@ -137,36 +148,36 @@ class ProcessExecutor(Closeable):
             finally:
                 self._records.finish(run)
 
-    def interrupt(self, *, kill: bool = False) -> None:
+    def interrupt(self, *, kill: bool = False) -> bool:
         """Interrupt everything that runs, with all it started; from any thread.
 
         Args:
             kill: At once, without time to clean up.
         """
         with self._lock:
-            for stop in self._stops:
-                stop.request("kill" if kill else "interrupt")
+            accepted = tuple(self._accepted)
+        for token in accepted:
+            token.cancel(0.0 if kill else None)
+        return bool(accepted)
 
     def close(self) -> None:
         """Kill what runs, wait for it, and remove what is ours."""
         with self._lock:
             self._is_closed = True
-            for stop in self._stops:
-                stop.request("kill")
-            self._all_ended.wait_for(lambda: not self._stops, CLOSE_SECONDS)
+        self.interrupt(kill=True)
+        with self._lock:
+            self._all_ended.wait_for(lambda: not self._accepted, CLOSE_SECONDS)
         self._records.close()
 
     @contextlib.contextmanager
-    def _stop_request(self) -> Iterator[StopRequest]:
-        stop = StopRequest()
+    def _accepting(self, token: CancellationToken) -> Iterator[None]:
+        with self._lock:
+            if self._is_closed:
+                raise SessionError("This executor has been closed. Make another one.")
+            self._accepted.add(token)
         try:
-            with self._lock:
-                if self._is_closed:
-                    raise SessionError("This executor has been closed. Make another one.")
-                self._stops.add(stop)
-            yield stop
+            yield
         finally:
             with self._lock:
-                self._stops.discard(stop)
+                self._accepted.discard(token)
                 self._all_ended.notify_all()
-            stop.close()

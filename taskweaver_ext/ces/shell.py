@@ -12,24 +12,24 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from taskweaver_ext.ces.execution.audit import AuditLog
+from taskweaver_ext.ces.execution.executor import Executor, RunOptions
 from taskweaver_ext.ces.execution.late_output import LateOutputs, OnLateOutput
 from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES
-from taskweaver_ext.ces.execution.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.execution.results import ExecutionResult
 from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.run_records import CLOSE_SECONDS, RunRecords
 from taskweaver_ext.ces.programs.shell_reader import ShellCommand, ShellReader, ShellSettings
 from taskweaver_ext.ces.programs.site import ProgramSites
-from taskweaver_ext.closing import Closeable
+from taskweaver_ext.ces.sessions.turns import Turns
 from taskweaver_ext.errors import SessionError
 
 
-class ShellExecutor(Closeable):
+class ShellExecutor(Executor):
     """Run commands in one bash, one after another.
 
     Threads:
-        Any thread may call any method. `_turn` is held by the thread whose command
-        runs. `_lock` guards `_reader` and `_is_closed`.
+        Any thread may call any method. A command runs when its thread has the turn.
+        `_lock` guards `_reader` and `_is_closed`.
     """
 
     def __init__(
@@ -76,68 +76,40 @@ class ShellExecutor(Closeable):
             max_output_bytes=max_output_bytes,
         )
         self._late_outputs = LateOutputs(self._records.folder, on_late_output, max_output_bytes)
-        self._turn = threading.Lock()
+        self._turns = Turns()
         self._lock = threading.Lock()
         self._reader: ShellReader | None = None
         self._is_closed = False
 
-    def execute(
-        self,
-        code: str,
-        *,
-        on_output: OnOutput | None = None,
-        on_event: OnEvent | None = None,
-        timeout: float | None = None,
-        stdin: str | bytes | None = None,
-        execution_id: str | None = None,
-    ) -> ExecutionResult:
-        """Run a command when it is its turn, and call back, on this thread, for what it writes.
-
-        Args:
-            timeout: Seconds after which it is stopped with all it started; None is no limit.
-            stdin: What it reads; by default it finds the end at once.
-
-        Raises:
-            SessionError: The executor has been closed.
-        """
-        with self._turn:
+    def run(self, code: str, options: RunOptions) -> ExecutionResult:
+        """Run a command when it is its turn, and call back, on this thread, for what it writes."""
+        with self._turns.place("execution", options.token) as place:
+            has_turn = self._turns.wait(place)
             reader = self._started_reader()
-            run = self._records.begin(
-                code,
-                execution_id,
-                on_output=on_output,
-                on_event=on_event,
-                cwd=str(self._settings.cwd),
-                has_stdin=stdin is not None,
-            )
-            command = ShellCommand(
-                run=run,
-                code=code,
-                stdin=stdin.encode("utf-8", "surrogatepass") if isinstance(stdin, str) else stdin,
-                timeout=timeout,
-            )
+            run = self._records.begin(code, options, self._settings.cwd)
+            command = ShellCommand(run=run, code=code, options=options)
             try:
-                reader.submit(command)
+                if has_turn:
+                    reader.submit(command)
+                else:
+                    command.end_before_it_began()
                 return run.deliver()
             except BaseException:
                 # The caller's thread was interrupted: its command must not run on unseen.
-                reader.request_stop("interrupt")
+                options.token.cancel()
                 command.has_ended.wait(CLOSE_SECONDS)
                 run.abandon()
                 raise
             finally:
                 self._records.finish(run)
 
-    def interrupt(self, *, kill: bool = False) -> None:
-        """Stop the running command with all it started, if there is one; from any thread.
+    def interrupt(self, *, kill: bool = False) -> bool:
+        """Stop the command that runs, or is about to, with all it started; from any thread.
 
         Args:
             kill: At once, and the shell with its state.
         """
-        with self._lock:
-            reader = self._reader
-        if reader is not None:
-            reader.request_stop("kill" if kill else "interrupt")
+        return self._turns.interrupt(0.0 if kill else None)
 
     def close(self) -> None:
         """End the shell and everything it started, and remove what is ours."""
@@ -146,12 +118,10 @@ class ShellExecutor(Closeable):
             reader = self._reader
         if reader is not None:
             reader.stop()
-        # Whoever waited for the last command is to have its result.
-        has_turn = self._turn.acquire(timeout=CLOSE_SECONDS)
-        self._late_outputs.close()
-        self._records.close()
-        if has_turn:
-            self._turn.release()
+        with self._turns.place("upkeep", is_first=True) as place:
+            self._turns.wait(place, CLOSE_SECONDS)  # the last command's caller has its result then
+            self._late_outputs.close()
+            self._records.close()
 
     def _started_reader(self) -> ShellReader:
         with self._lock:

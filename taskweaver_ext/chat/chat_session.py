@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from taskweaver_ext.approval import Approval
+from taskweaver_ext.ces.execution.executor import OnInput
 from taskweaver_ext.ces.execution.results import ExecutionResult
-from taskweaver_ext.ces.kernels.client.execution import OnInput
 from taskweaver_ext.chat.kernel_names import KernelName
 from taskweaver_ext.conversation import Round
 from taskweaver_ext.events.emitter import SessionEventEmitter

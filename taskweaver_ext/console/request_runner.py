@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from taskweaver_ext.approval import ApprovalAnswer, ApprovalRequest
+from taskweaver_ext.ces.execution.executor import OnInput
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
-from taskweaver_ext.ces.kernels.client.execution import OnInput
 from taskweaver_ext.chat.chat_session import ChatSession, SessionSource
 from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.inbox import Hearing, Question

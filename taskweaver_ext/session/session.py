@@ -12,8 +12,8 @@ from pathlib import Path
 
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.execution.executor import OnInput
 from taskweaver_ext.ces.execution.results import ExecutionResult
-from taskweaver_ext.ces.kernels.client.execution import OnInput
 from taskweaver_ext.ces.programs.languages import Language
 from taskweaver_ext.config.settings import Config, ReplyForm
 from taskweaver_ext.conversation import Attachment, AttachmentType, Post, Round

@@ -21,8 +21,9 @@ from taskweaver_ext.ces.execution.events import (
     OutputProduced,
     StatusChanged,
 )
+from taskweaver_ext.ces.execution.executor import Executor
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
-from taskweaver_ext.ces.executors import Executor, ExecutorRegistry
+from taskweaver_ext.ces.executors import ExecutorRegistry
 from taskweaver_ext.ces.kernels.container.description import ContainerSettings
 from taskweaver_ext.errors import SessionError
 from tests.support.containers import container_environment
@@ -200,7 +201,7 @@ def _has_ended_inside(environment: Environment, pid: int) -> bool:
 class Ears:
     """Callbacks that keep what they hear and can act on the first of it."""
 
-    def __init__(self, on_first: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, on_first: Callable[[], object] = lambda: None) -> None:
         self.pieces: list[tuple[str, str]] = []
         self.threads: set[int] = set()
         self._on_first = on_first

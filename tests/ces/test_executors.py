@@ -13,8 +13,7 @@ import pytest
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.audit import AuditLog
 from taskweaver_ext.ces.execution.results import ExecutionStatus
-from taskweaver_ext.ces.executors import ExecutorRegistry
-from taskweaver_ext.ces.kernel_executor import KernelExecutor, SessionUse
+from taskweaver_ext.ces.executors import ExecutorRegistry, KernelExecutor
 from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.ces.process import ProcessExecutor
 from taskweaver_ext.ces.programs.languages import CODE, Language
@@ -134,17 +133,17 @@ def test_a_session_that_the_registry_started_is_stopped_with_it(
 def test_an_interrupt_before_there_is_a_session_keeps_the_code_from_running(
     shared_environment: Environment, tmp_path: Path
 ) -> None:
-    class InterruptedUse(SessionUse):
-        def ensure(self) -> None:
-            executor.interrupt()
-            super().ensure()
+    class InterruptedExecutor(KernelExecutor):
+        def ensure_session(self) -> None:
+            assert self.interrupt()
+            super().ensure_session()
 
-    session = InterruptedUse(shared_environment, "s1", None)
-    executor = KernelExecutor(session, AuditLog(tmp_path / "audit.jsonl"))
+    audit = AuditLog(tmp_path / "audit.jsonl")
+    executor = InterruptedExecutor(shared_environment, "s1", cwd=None, audit=audit)
 
     result = executor.execute(f"open({str(tmp_path / 'made')!r}, 'w')")
 
-    session.close()
+    executor.stop_session()
     assert result.status is ExecutionStatus.CANCELLED
     assert not (tmp_path / "made").exists()
 

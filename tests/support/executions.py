@@ -47,7 +47,7 @@ def run(
     *,
     session: str = "s1",
     timeout: float = LIMIT_SECONDS,
-    on_output: Callable[[str, str], None] | None = None,
+    on_output: Callable[[str, str], object] | None = None,
 ) -> Heard:
     """Run code on a session and keep what it says."""
     pieces: list[tuple[str, str]] = []

@@ -1,7 +1,7 @@
 """One run of a program, from its caller's side: a record, events, calls and a result.
 
-Whoever reads the program's output records it and queues it here, and never
-waits. The caller's functions are called on the caller's own thread.
+The thread that reads the program's output records it and queues it here, and
+never waits. The caller's functions are called on the caller's own thread.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Literal
 
+from taskweaver_ext.ces.execution.cancellation import OnCancel
 from taskweaver_ext.ces.execution.delivery import Delivery, OutputText
 from taskweaver_ext.ces.execution.events import (
     ExecutionEvent,
@@ -18,23 +19,20 @@ from taskweaver_ext.ces.execution.events import (
     OutputProduced,
     StatusChanged,
 )
+from taskweaver_ext.ces.execution.executor import RunOptions
 from taskweaver_ext.ces.execution.notices import HostNotice
 from taskweaver_ext.ces.execution.output_sink import OutputSink
 from taskweaver_ext.ces.execution.results import (
-    ExecutionId,
     ExecutionResult,
     ExecutionStatus,
     Notice,
     StreamName,
 )
 
-OnOutput: TypeAlias = Callable[[StreamName, str], None]
-OnEvent: TypeAlias = Callable[[ExecutionEvent], None]
-
 CATCH_UP_SECONDS = 5.0
 """How long a slow callback is waited for after the program's end."""
 CANCELLED_CATCH_UP_SECONDS = 0.05
-"""Whoever interrupts wants it to be over, not to watch the rest."""
+"""A user who interrupts wants it to be over, not to watch the rest."""
 
 _MAX_NOTICES = 100
 _MORE_NOTICES = Notice(kind="host", message="More happened than can be told here.")
@@ -46,30 +44,29 @@ class RecordedRun:
     """What is known of a run while it lasts, and its result afterwards.
 
     Threads:
-        `receive_output`, `say`, `add_notice` and `end` belong to the thread that
+        `receive_output`, `say`, `add_notice`, `stop_with` and `end` belong to the thread that
         reads the output; `deliver` to the caller's. The delivery is all they
         share until it is finished; then only the caller touches the result.
     """
 
     def __init__(
         self,
-        execution_id: ExecutionId,
         code: str,
+        options: RunOptions,
         sink: OutputSink,
-        *,
-        on_output: OnOutput | None = None,
-        on_event: OnEvent | None = None,
     ) -> None:
-        self.id = execution_id
-        self.result = ExecutionResult(execution_id=execution_id, code=code)
+        self.id = options.execution_id
+        self.token = options.token
+        self.result = ExecutionResult(execution_id=self.id, code=code)
         self._sink = sink
-        self._on_output = on_output
-        self._on_event = on_event
-        self._delivers_output = on_output is not None or on_event is not None
+        self._on_output = options.on_output
+        self._on_event = options.on_event
+        self._delivers_output = self._on_output is not None or self._on_event is not None
+        self._stop: OnCancel | None = None
         self._delivery = Delivery(sink)
         self._started_at = time.monotonic()
         self._ended_at = self._started_at
-        self._failed_callbacks: list[Callable[..., None]] = []
+        self._failed_callbacks: list[Callable[..., object]] = []
 
     @property
     def is_finished(self) -> bool:
@@ -80,6 +77,11 @@ class RecordedRun:
     def has_too_much_output(self) -> bool:
         """Whether the program is to be stopped for what it wrote."""
         return self._sink.limit_reached
+
+    def stop_with(self, stop: OnCancel) -> None:
+        """Have a function called when the run is cancelled, or was, until it has ended."""
+        self._stop = stop
+        self.token.on_cancel(stop)
 
     def say(self, event: ExecutionEvent, characters: int = 0) -> None:
         """Queue an event for the caller, with how many characters it holds if those may be many."""
@@ -118,6 +120,9 @@ class RecordedRun:
         self.result.status = status
         self.result.error = error
         self.result.duration_seconds = self._ended_at - self._started_at
+        if self._stop is not None:
+            self.token.forget(self._stop)
+            self._stop = None
         self._delivery.finish()
 
     def deliver(self) -> ExecutionResult:
@@ -179,7 +184,7 @@ class RecordedRun:
             event = OutputProduced(execution_id=self.id, stream=output.stream, text=output.text)
             self._call(self._on_event, event)
 
-    def _call(self, callback: Callable[..., None] | None, *args: object) -> None:
+    def _call(self, callback: Callable[..., object] | None, *args: object) -> None:
         if callback is None:
             return
         try:

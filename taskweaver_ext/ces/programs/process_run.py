@@ -39,6 +39,7 @@ from taskweaver_ext.ces.programs.site import (
 )
 from taskweaver_ext.errors import TaskWeaverError
 
+_INTERRUPTED = (ExecutionStatus.CANCELLED, exec_error("Process interrupted", "SIGNAL"))
 _STDERR_TAIL_BYTES = 16_384
 _SAYS_OUT_OF_MEMORY = re.compile(
     rb"MemoryError|out of memory|cannot allocate|bad_alloc|memory allocation of \d+ bytes failed",
@@ -59,7 +60,6 @@ class ProcessRun:
         self,
         *,
         run: RecordedRun,
-        stop: StopRequest,
         sites: ProgramSites,
         language: Language | None,
         language_name: str,
@@ -73,7 +73,7 @@ class ProcessRun:
         record_folder: Path,
     ) -> None:
         self._run = run
-        self._stop = stop
+        self._stop = StopRequest()
         self._sites = sites
         self._language = language
         self._language_name = language_name
@@ -92,6 +92,7 @@ class ProcessRun:
     def run_to_end(self) -> ExecutionResult:
         """Do everything and give the result."""
         with contextlib.ExitStack() as stack:
+            stack.callback(self._stop.close)
             stack.callback(self._binary.close)
             thread = threading.Thread(target=self._work, name="taskweaver-program", daemon=True)
             try:
@@ -107,15 +108,16 @@ class ProcessRun:
         return result
 
     def _stop_and_wait(self, thread: threading.Thread) -> None:
-        """Interrupt the program and wait for its end; whoever is impatient has it killed."""
-        self._stop.request("interrupt")
+        """Interrupt the program and wait for its end; a second Ctrl-C has it killed."""
+        self._run.token.cancel()
         while thread.is_alive():
             try:
                 thread.join()
             except KeyboardInterrupt:
-                self._stop.request("kill")
+                self._run.token.cancel(kill_after=0.0)
 
     def _work(self) -> None:
+        self._run.stop_with(self._stop.request)
         try:
             with self._sites.use() as site, contextlib.ExitStack() as stack:
                 self._site_memory_bytes = site.memory_bytes
@@ -185,6 +187,9 @@ class ProcessRun:
         self, site: ProgramSite, command: tuple[str, ...], stdin: str | None, limits: ProgramLimits
     ) -> ProgramEnd | None:
         """Run one command to its end; None when it could not start, or should not any more."""
+        if self._run.token.is_cancelled:
+            self._run.end(*_INTERRUPTED)
+            return None
         settings = ProcessSettings(
             path=site.find_program(command[0], self._environment) or command[0],
             command=command,
@@ -243,7 +248,7 @@ class ProcessRun:
             what = f"Process timeout after {self._timeout:g}s"
             return ExecutionStatus.TIMEOUT, exec_error(what, "TIMEOUT")
         if end.stopped_for in ("interrupt", "kill"):
-            return ExecutionStatus.CANCELLED, exec_error("Process interrupted", "SIGNAL")
+            return _INTERRUPTED
         if end.death is not None:
             return self._judge_death(end.death)
         if error := self._explain_failure(end):

@@ -37,6 +37,11 @@ _LIVENESS_SECONDS = 0.02
 """How often to look whether the program lives, where the system does not tell."""
 
 
+def reason_to_stop(kill_after: float | None) -> StopReason:
+    """Whether a cancelled program is killed at once; else it is soon, should nothing else help."""
+    return "kill" if kill_after == 0 else "interrupt"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramLimits:
     """What a program may use; None is no limit. They bind each of its processes."""
@@ -66,7 +71,7 @@ class ProgramEnd:
     """How a program came to its end."""
 
     exit_code: int | None
-    """None when a signal ended it, or nobody knows."""
+    """None when a signal ended it, or it is not known."""
     signal: int | None = None
     stopped_for: StopReason | None = None
     """Why we ended it; None when it ended by itself."""
@@ -93,8 +98,9 @@ class StopRequest:
         self._is_open = True
         self.reason: StopReason | None = None
 
-    def request(self, reason: StopReason) -> None:
-        """Ask for the stop; asking again may only make it harder."""
+    def request(self, kill_after: float | None) -> None:
+        """Ask for the stop, as `CancellationToken.cancel` does; asking again may make it harder."""
+        reason = reason_to_stop(kill_after)
         with self._lock:
             if self._is_open and self.reason not in (reason, "kill"):
                 self.reason = reason

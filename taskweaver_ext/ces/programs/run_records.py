@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
-import uuid
 from pathlib import Path
 
 from taskweaver_ext.ces.execution.audit import AuditLog
+from taskweaver_ext.ces.execution.executor import RunOptions
 from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES, OutputSink
-from taskweaver_ext.ces.execution.recorded_run import OnEvent, OnOutput, RecordedRun
-from taskweaver_ext.ces.execution.results import ExecutionId
-from taskweaver_ext.errors import SessionError
+from taskweaver_ext.ces.execution.recorded_run import RecordedRun
 from taskweaver_ext.machine.owned_folders import GivenFolder
 
 CLOSE_SECONDS = 10.0
 """How long closing waits for callers whose functions hang."""
-
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
 
 
 class RunRecords:
@@ -43,33 +38,21 @@ class RunRecords:
         self._has_own_audit = audit is None
         self._audit = audit or AuditLog(self.folder / "audit.jsonl")
 
-    def begin(
-        self,
-        code: str,
-        execution_id: str | None,
-        *,
-        on_output: OnOutput | None,
-        on_event: OnEvent | None,
-        cwd: str = "",
-        has_stdin: bool = False,
-    ) -> RecordedRun:
-        """A run to be filled; the audit log has its start.
-
-        Raises:
-            SessionError: The id cannot be the name of a file.
-        """
-        run_id = ExecutionId(execution_id or f"exec-{uuid.uuid4().hex[:12]}")
-        if not _NAME.fullmatch(run_id):
-            raise SessionError(f"{run_id!r} cannot name an execution: it is used as a file name.")
+    def begin(self, code: str, options: RunOptions, cwd: Path) -> RecordedRun:
+        """A run to be filled; the audit log has its start."""
         sink = OutputSink(
             self.folder,
-            run_id,
+            options.execution_id,
             memory_bytes=self._memory_bytes,
             max_bytes=self._max_output_bytes,
         )
-        run = RecordedRun(run_id, code, sink, on_output=on_output, on_event=on_event)
+        run = RecordedRun(code, options, sink)
         failure = self._audit.write_start(
-            run_id, executor=self._executor, code=code, cwd=cwd, has_stdin=has_stdin
+            run.id,
+            executor=self._executor,
+            code=code,
+            cwd=str(cwd),
+            has_stdin=options.stdin is not None,
         )
         if failure is not None:
             run.add_notice(failure)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from taskweaver_ext.ces.execution.events import StatusChanged
+from taskweaver_ext.ces.execution.executor import RunOptions
 from taskweaver_ext.ces.execution.notices import HostNotice
 from taskweaver_ext.ces.execution.recorded_run import RecordedRun
 from taskweaver_ext.ces.execution.results import ExecutionStatus, KernelDeath, Notice, signal_name
@@ -26,11 +27,12 @@ from taskweaver_ext.ces.programs.exec_errors import (
     explain_missing_program,
     explain_working_directory,
 )
-from taskweaver_ext.ces.programs.program import StopReason
+from taskweaver_ext.ces.programs.program import StopReason, reason_to_stop
 from taskweaver_ext.ces.programs.shell_command import CommandOutput, CommandStop, TakeLateOutput
 from taskweaver_ext.ces.programs.site import ProgramSite, ProgramSites, SiteGoneError
 from taskweaver_ext.errors import TaskWeaverError
 
+_INTERRUPTED = (ExecutionStatus.CANCELLED, exec_error("Process interrupted", "SIGNAL"))
 _LINGER_SECONDS = 0.05
 """How long others may go on writing to a command's result once the command has ended."""
 _START_SECONDS = 2.0
@@ -58,20 +60,24 @@ class ShellCommand:
 
     run: RecordedRun
     code: str
-    stdin: bytes | None
-    timeout: float | None
+    options: RunOptions
     has_ended: threading.Event = field(default_factory=threading.Event)
     stop_reason: StopReason | None = None
     """Why it is to be stopped, or was."""
+
+    def end_before_it_began(self) -> None:
+        """It was cancelled before bash had it."""
+        self.run.end(*_INTERRUPTED)
+        self.has_ended.set()
 
 
 class ShellReader(threading.Thread):
     """Run commands one after another, and read what they and their leftovers write.
 
     Threads:
-        This thread owns bash and all pipes from `start` to `stop`. `submit`,
-        `request_stop` and `stop` are safe from any thread: they touch `_waiting`,
-        the wake-up pipe and, under `_lock`, `_current`.
+        This thread owns bash and all pipes from `start` to `stop`. `submit`, `stop`
+        and a cancelled token are safe from any thread: they touch `_waiting`, the
+        wake-up pipe and, under `_lock`, `_current` and a command's reason to stop.
     """
 
     def __init__(self, settings: ShellSettings, take_late: TakeLateOutput) -> None:
@@ -97,18 +103,11 @@ class ShellReader(threading.Thread):
         self._waiting.put(command)
         self._wake()
 
-    def request_stop(self, reason: StopReason) -> None:
-        """Stop the running command, if there is one."""
-        with self._lock:
-            if self._current is not None and (
-                self._current.stop_reason is None or reason == "kill"
-            ):
-                self._current.stop_reason = reason
-        self._wake()
-
     def stop(self) -> None:
         """Kill bash and everything it started, and wait for the thread to end."""
-        self.request_stop("kill")
+        with self._lock:
+            if self._current is not None:
+                self._current.stop_reason = "kill"
         self._waiting.put(None)
         self._wake()
         self.join()
@@ -141,8 +140,17 @@ class ShellReader(threading.Thread):
                 return self._waiting.get_nowait()
             self._wait(None, None)
 
+    def _stop_command(self, command: ShellCommand, kill_after: float | None) -> None:
+        reason = reason_to_stop(kill_after)
+        with self._lock:
+            if command.stop_reason is None or reason == "kill":
+                command.stop_reason = reason
+        self._wake()
+
     def _serve(self, command: ShellCommand) -> None:
-        deadline = None if command.timeout is None else time.monotonic() + command.timeout
+        command.run.stop_with(lambda kill_after: self._stop_command(command, kill_after))
+        timeout = command.options.timeout
+        deadline = None if timeout is None else time.monotonic() + timeout
         try:
             with self._settings.sites.use() as site:
                 error = self._serve_at(site, command, deadline)
@@ -162,7 +170,9 @@ class ShellReader(threading.Thread):
         if error is None and self._needs_init_script:
             error = self._run_init_script(command, deadline)
         if error is None and not command.run.is_finished:
-            error = self._run_command(command, deadline)
+            if command.stop_reason is None:
+                return self._run_command(command, deadline)
+            command.run.end(*self._judge_stop(command, command.stop_reason))
         return error
 
     def _ensure_bash(self, site: ProgramSite, command: ShellCommand) -> str | None:
@@ -211,8 +221,7 @@ class ShellReader(threading.Thread):
             return describe_start_failure(failure)
         self._needs_init_script = False
         output = CommandOutput(sent, None, self._take_late, self._settings.max_output_bytes)
-        self._follow(bash, command, sent, output, deadline)
-        if command.stop_reason is not None:
+        if self._follow(bash, command, sent, output, deadline):
             self._judge(bash, command, sent)
         elif self._has_bash_ended:
             what = f"The init script ended the shell: {_how_it_ended(bash)}"
@@ -228,14 +237,15 @@ class ShellReader(threading.Thread):
         if bash is None:
             return None
         try:
-            sent = bash.send(command.code, command.stdin)
+            sent = bash.send(command.code, command.options.stdin_bytes)
         except OSError as failure:
             return describe_start_failure(failure)
         command.run.say(StatusChanged(execution_id=command.run.id, status="running"))
         if self._pause is not None:
             command.run.receive_notice(self._pause)
         output = CommandOutput(sent, command.run, self._take_late, self._settings.max_output_bytes)
-        self._follow(bash, command, sent, output, deadline)
+        if not self._follow(bash, command, sent, output, deadline):
+            command.stop_reason = None  # it came too late
         if output.has_replaced:
             message = "Some bytes of the output are not UTF-8; they are replaced by U+FFFD."
             command.run.add_notice(Notice(kind="output_lost", message=message))
@@ -249,8 +259,11 @@ class ShellReader(threading.Thread):
         sent: SentCommand,
         output: CommandOutput,
         deadline: float | None,
-    ) -> None:
-        """Read until the command has ended; stop it when asked to, or at the deadline."""
+    ) -> bool:
+        """Read until the command has ended, and return whether it was stopped.
+
+        That happens when it is cancelled, at the deadline, or when it writes too much.
+        """
         self._outputs.append(output)
         stopping: CommandStop | None = None
         give_up_at = _NEVER  # waiting for a bash that does not even begin
@@ -269,9 +282,7 @@ class ShellReader(threading.Thread):
                 stopping.escalate(is_kill=command.stop_reason == "kill")
             until = deadline if give_up_at == _NEVER else give_up_at
             self._wait(sent, stopping.next_step_at if stopping is not None else until)
-        if stopping is None:
-            command.stop_reason = None  # it came too late
-        else:
+        if stopping is not None:
             stopping.end_leftovers()
         output.drain()
         linger_until = time.monotonic() + (_LINGER_SECONDS if stopping is None else 0.0)
@@ -279,6 +290,7 @@ class ShellReader(threading.Thread):
             self._wait(sent, linger_until)
         output.is_late = True
         bash.forget(sent)
+        return stopping is not None
 
     def _decide_to_stop(self, command: ShellCommand, deadline: float | None) -> None:
         with self._lock:
@@ -354,13 +366,13 @@ class ShellReader(threading.Thread):
 
     def _judge_stop(self, command: ShellCommand, reason: StopReason) -> tuple[ExecutionStatus, str]:
         if reason == "timeout":
-            what = f"Process timeout after {command.timeout:g}s"
+            what = f"Process timeout after {command.options.timeout:g}s"
             return ExecutionStatus.TIMEOUT, exec_error(what, "TIMEOUT")
         if reason == "output_limit":
             what = f"Output exceeds {self._settings.max_output_bytes:,} bytes"
             command.run.add_notice(Notice(kind="output_limit", message=f"{what}; it was stopped."))
             return ExecutionStatus.ERROR, exec_error(what, "OUTPUT_LIMIT")
-        return ExecutionStatus.CANCELLED, exec_error("Process interrupted", "SIGNAL")
+        return _INTERRUPTED
 
     def _let_go(self) -> None:
         for bash in (*self._ended, *([self._bash] if self._bash is not None else [])):

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
+from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.errors import ConfigError, KernelStartError, SessionError
 
 WAIT_SECONDS = 60.0
@@ -48,7 +49,7 @@ class Keepable(Protocol):
 
     @property
     def has_given_up(self) -> bool:
-        """Whether it waits for a kernel no longer: it was interrupted, or stopped."""
+        """Whether it waits for a kernel no longer, because it was stopped."""
 
     def keep_room(self) -> None:
         """A kernel is about to start in it."""
@@ -107,14 +108,14 @@ class KernelPool:
             self._changes += 1
             self._changed.notify_all()
 
-    def start(self, asker: Keepable, start: Callable[[], _T]) -> _T:
+    def start(self, asker: Keepable, start: Callable[[], _T], token: CancellationToken) -> _T:
         """Start a kernel for a session within the bound; once more with more room if it must.
 
         Raises:
             KernelStartError: There is no room, or too little of something else.
-            KernelNotWantedError: The session has given up.
+            KernelNotWantedError: The session was stopped, or what needs the kernel cancelled.
         """
-        self._keep_room(asker)
+        self._keep_room(asker, token)
         try:
             return start()
         except _START_ERRORS as error:
@@ -139,7 +140,7 @@ class KernelPool:
         if self._thread is not None:
             self._thread.join()
 
-    def _keep_room(self, asker: Keepable) -> None:
+    def _keep_room(self, asker: Keepable, token: CancellationToken) -> None:
         """Wait for room within the bound, in the order they came, and keep it for a session."""
         if self._max_kernels is None:
             asker.keep_room()
@@ -147,8 +148,9 @@ class KernelPool:
         deadline = time.monotonic() + WAIT_SECONDS
         with self._changed:
             self._line.append(asker)
+        token.on_cancel(self._look_again_when_cancelled)
         try:
-            while not asker.has_given_up:
+            while not asker.has_given_up and not token.is_cancelled:
                 seen = self._changes
                 if self._line[0] is asker and self._has_made_room(asker, self._max_kernels):
                     asker.keep_room()
@@ -159,12 +161,16 @@ class KernelPool:
                         " Wait for one to end, stop a session, or allow more kernels."
                     )
         finally:
+            token.forget(self._look_again_when_cancelled)
             with self._changed:
                 self._line.remove(asker)
             self.look_again()
         raise KernelNotWantedError(
             "The session was stopped while it waited for a kernel. Start it again to use it."
         )
+
+    def _look_again_when_cancelled(self, _kill_after: float | None) -> None:
+        self.look_again()
 
     def _has_made_room(self, asker: Keepable, max_kernels: int) -> bool:
         """Put kernels away, idle longest first, until there is room; False when all are busy."""

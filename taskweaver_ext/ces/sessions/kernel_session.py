@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from taskweaver_ext.ces.execution.artifacts import ArtifactStore
+from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.ces.execution.events import StatusChanged
+from taskweaver_ext.ces.execution.executor import RunOptions, new_execution_id
 from taskweaver_ext.ces.execution.late_output import LateOutputs, OnLateOutput
 from taskweaver_ext.ces.execution.output_sink import OutputSink
-from taskweaver_ext.ces.execution.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.execution.results import (
-    ExecutionId,
     ExecutionResult,
     ExecutionStatus,
     KernelContents,
     Notice,
 )
-from taskweaver_ext.ces.kernels.client.execution import Execution, OnInput
+from taskweaver_ext.ces.kernels.client.execution import Execution
 from taskweaver_ext.ces.kernels.client.host import StartedKernel
 from taskweaver_ext.ces.kernels.client.reader import GRACE_SECONDS
 from taskweaver_ext.ces.kernels.client.tracing import reached, startup_stages
@@ -32,15 +32,13 @@ from taskweaver_ext.ces.programs.site import ProgramSite
 from taskweaver_ext.ces.sessions.current_kernel import CurrentKernel
 from taskweaver_ext.ces.sessions.kernel_pool import KernelNotWantedError, KernelPool
 from taskweaver_ext.ces.sessions.kernel_setup import KernelSetup
-from taskweaver_ext.ces.sessions.session_folder import NAME, SessionFolder
+from taskweaver_ext.ces.sessions.session_folder import SessionFolder
 from taskweaver_ext.ces.sessions.session_info import SessionInfo, SessionState, memory_of
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
 from taskweaver_ext.ces.sessions.turns import Place, Purpose, Turns
 from taskweaver_ext.errors import KernelDiedError, SessionError, TaskWeaverError
 
 MAX_DEATHS_IN_A_ROW = 3
-
-INTERRUPTED_EARLY = "The code was interrupted before it began."
 
 TURN_SECONDS = 15.0
 """How long stopping a session waits for the thread whose execution it has just ended."""
@@ -111,7 +109,7 @@ class KernelSession:
     @property
     def has_given_up(self) -> bool:
         """Whether a kernel that is waited for is not wanted any more."""
-        return self._kernel.is_closed or self._turns.is_cancelled
+        return self._kernel.is_closed
 
     def keep_room(self) -> None:
         """A kernel is about to start here."""
@@ -154,8 +152,8 @@ class KernelSession:
 
     def start(self) -> None:
         """Start the first kernel."""
-        with self._using("upkeep"):
-            self._start_kernel()
+        with self._using("upkeep") as place:
+            self._start_kernel(place.token)
 
     def start_meanwhile(self) -> None:
         """Start the first kernel on a thread of ours; the first execution waits for it.
@@ -168,18 +166,18 @@ class KernelSession:
         self._starting.start()
 
     def _start_quietly(self) -> None:
-        with self._using("upkeep"):
+        with self._using("upkeep") as place:
             try:
-                if not self._kernel.is_there:  # somebody may have been quicker
-                    self._start_kernel()
+                if not self._kernel.is_there:  # an execution may have been quicker
+                    self._start_kernel(place.token)
             except TaskWeaverError as error:
                 self._failed_start = (time.monotonic(), error)
 
     @contextlib.contextmanager
-    def _using(self, purpose: Purpose) -> Iterator[Place]:
+    def _using(self, purpose: Purpose, token: CancellationToken | None = None) -> Iterator[Place]:
         """Wait until it is this thread's turn."""
         self._refuse_callbacks()
-        with self._turns.place(purpose) as place:
+        with self._turns.place(purpose, token) as place:
             if not self._turns.wait(place):
                 raise KernelNotWantedError(
                     f"Interrupted while it waited for the kernel of session {self._id!r}."
@@ -206,47 +204,34 @@ class KernelSession:
             if self._has_room:
                 self._idle_since = time.monotonic()
 
-    def execute(
-        self,
-        code: str,
-        exec_id: str | None,
-        *,
-        on_output: OnOutput | None,
-        on_event: OnEvent | None,
-        on_input: OnInput | None,
-        timeout: float | None,
-    ) -> ExecutionResult:
+    def execute(self, code: str, options: RunOptions) -> ExecutionResult:
         """Run code when it is its turn."""
-        execution_id = ExecutionId(exec_id or f"exec-{uuid.uuid4().hex[:12]}")
-        if not NAME.fullmatch(execution_id):
-            raise SessionError(
-                f"{execution_id!r} cannot name an execution: it is used as a file name."
-            )
         self._refuse_callbacks()
-        with self._turns.place("execution") as place:
+        with self._turns.place("execution", options.token) as place:
             has_turn = self._turns.wait(place)
-            execution = Execution(
-                execution_id,
-                code,
-                sink=self._sink(execution_id),
-                artifacts=self._artifacts,
-                metadata={"session_variables": dict(self._variables)},
-                on_output=on_output,
-                on_event=on_event,
-                on_input=on_input,
-                timeout=timeout,
-            )
+            execution = self._execution(code, options)
             if not has_turn:
                 return _cancelled(execution)
             with self._busy():
                 try:
                     self._ensure_kernel(place)
                 except KernelNotWantedError:
-                    if place.is_cancelled:
+                    if options.token.is_cancelled:
                         return _cancelled(execution)
                     raise
                 self._tell_what_happened(execution)
-                return self._count_deaths(self._run(execution, place))
+                return self._count_deaths(self._run(execution))
+
+    def _execution(self, code: str, options: RunOptions, **command: object) -> Execution:
+        return Execution(
+            code,
+            options,
+            sink=OutputSink(
+                self._folder.outputs, options.execution_id, max_bytes=self._max_output_bytes
+            ),
+            artifacts=self._artifacts,
+            metadata={"session_variables": dict(self._variables), **command},
+        )
 
     def _tell_what_happened(self, execution: Execution) -> None:
         """What the execution's result has to say about its kernel."""
@@ -259,25 +244,22 @@ class KernelSession:
         for notice in self._setup.pop_notices():
             execution.add_notice(notice)
 
-    def interrupt(self, kill_after: float | None) -> None:
-        """Interrupt the execution that runs, or is about to, if there is one."""
-        self._turns.interrupt(kill_after)
-        self._pool.look_again()  # it may wait there for a kernel
+    def interrupt(self, kill_after: float | None) -> bool:
+        """Interrupt the execution that runs, or is about to; return whether there was one."""
+        return self._turns.interrupt(kill_after)
 
     def restart(self) -> None:
         """Replace the kernel; what runs on it is cancelled first."""
         self._refuse_callbacks()
         with self._turns.place("upkeep", is_first=True) as place:
-            if self._turns.cancel_what_has_not_begun():
-                self._pool.look_again()
-            else:
+            if not self._turns.cancel_what_has_not_begun(kill_after=GRACE_SECONDS):
                 self._no_kernel_because = "The session was restarted"
                 self._stop_kernel()
             self._turns.wait(place)
             with self._busy():
                 self._stop_kernel()
                 self._deaths.clear()
-                self._start_kernel()
+                self._start_kernel(place.token)
 
     def stop(self) -> None:
         """End the kernel for good, also under a caller whose callback does not return."""
@@ -318,55 +300,54 @@ class KernelSession:
             " cannot run beside it. Call restart_session to try again."
         )
 
-    def wait_for_kernel(self) -> None:
+    def wait_for_kernel(self, token: CancellationToken | None) -> None:
         """Wait until there is a kernel that is ready; an interrupt ends the waiting."""
-        with self._using_kernel():
+        with self._using_kernel(token):
             return
 
-    def load_plugin(self, name: str, source: str, config: dict[str, Any]) -> None:
+    def load_plugin(
+        self, name: str, source: str, config: dict[str, Any], token: CancellationToken | None
+    ) -> None:
         """Load a plugin and remember it for the kernels to come."""
-        with self._using_kernel():
-            self._setup.load_plugin(name, source, config)
+        with self._using_kernel(token) as place:
+            self._setup.load_plugin(name, source, config, place.token)
 
     def unload_plugin(self, name: str) -> None:
         """Take a plugin out of the kernel."""
-        with self._using_kernel():
-            self._setup.unload_plugin(name)
+        with self._using_kernel() as place:
+            self._setup.unload_plugin(name, place.token)
 
     def test_plugin(self, name: str) -> None:
         """Run a plugin's tests."""
-        with self._using_kernel():
-            self._setup.test_plugin(name)
+        with self._using_kernel() as place:
+            self._setup.test_plugin(name, place.token)
 
     @contextlib.contextmanager
-    def _using_kernel(self) -> Iterator[None]:
-        with self._using("preparation") as place:
+    def _using_kernel(self, token: CancellationToken | None = None) -> Iterator[Place]:
+        with self._using("preparation", token) as place:
             self._ensure_kernel(place)
-            yield
+            yield place
 
-    def contents(self) -> KernelContents | None:
+    def contents(self, token: CancellationToken | None) -> KernelContents | None:
         """What code would find in the kernel; None when there is none, or it does not say."""
-        with self._using("preparation"):
+        with self._using("preparation", token) as place:
             if not self._kernel.is_there or self._kernel.is_dead:
                 return None
-            result = self._ask_runtime("describe_contents", {}, CONTENTS_SECONDS)
+            result = self._ask_runtime("describe_contents", {}, place.token, CONTENTS_SECONDS)
         return KernelContents.from_json("".join(result.stdout))
 
     def update_variables(self, variables: Mapping[str, str]) -> None:
         """Set session variables; they travel with the next request."""
         self._variables.update(variables)
 
-    def _sink(self, execution_id: str) -> OutputSink:
-        return OutputSink(self._folder.outputs, execution_id, max_bytes=self._max_output_bytes)
-
-    def _start_kernel(self) -> None:
+    def _start_kernel(self, token: CancellationToken) -> None:
         """Start a kernel and put into it what every kernel of the session has."""
         with startup_stages(self._id):
             try:
-                self._pool.start(self, self._kernel.open)
+                self._pool.start(self, self._kernel.open, token)
                 while not self._setup.install():
                     self._stop_kernel()
-                    self._pool.start(self, self._kernel.open)
+                    self._pool.start(self, self._kernel.open, token)
             except KernelNotWantedError:
                 raise  # nothing was tried
             except BaseException as error:
@@ -401,7 +382,7 @@ class KernelSession:
             self._no_kernel_because = f"The kernel was gone ({death.detail})"
         cause, was_there = self._no_kernel_because, self._kernel.was_there
         self._stop_kernel()
-        self._start_kernel()
+        self._start_kernel(place.token)
         if not was_there:
             return  # there was nothing to lose
         self._restarted = (
@@ -409,23 +390,20 @@ class KernelSession:
             " plugins are loaded again."
         )
 
-    def _run(self, execution: Execution, place: Place | None = None) -> ExecutionResult:
+    def _run(self, execution: Execution) -> ExecutionResult:
         kernel, reader = self._kernel.get()
         _check_that_it_can_be_sent(execution.metadata)
         execution.metadata.update(kernel.metadata)
         execution.answer = lambda question, text: reader.answer(execution, question, text)
         try:
-            if not self._turns.begin(execution, reader, place):
-                return _cancelled(execution)
-            return execution.deliver()
+            with self._turns.running(execution.token, lambda: reader.submit(execution)):
+                return execution.deliver()
         except BaseException:
             # The caller's thread was interrupted: its code must not run on unseen.
-            reader.interrupt(execution, GRACE_SECONDS)
+            execution.token.cancel(GRACE_SECONDS)
             execution.wait_until_finished(2 * GRACE_SECONDS)
             execution.abandon()
             raise
-        finally:
-            self._turns.end()
 
     def _count_deaths(self, result: ExecutionResult) -> ExecutionResult:
         if result.status is ExecutionStatus.DIED and result.death is not None:
@@ -435,27 +413,23 @@ class KernelSession:
         return result
 
     def _ask_runtime(
-        self, command: str, arguments: dict[str, Any], timeout: float | None = None
+        self,
+        command: str,
+        arguments: dict[str, Any],
+        token: CancellationToken,
+        timeout: float | None = None,
     ) -> ExecutionResult:
-        execution_id = ExecutionId(f"{command}-{uuid.uuid4().hex[:8]}")
-        execution = Execution(
-            execution_id,
-            "",
-            sink=self._sink(execution_id),
-            artifacts=self._artifacts,
-            metadata={
-                "command": command,
-                "arguments": arguments,
-                "session_variables": dict(self._variables),
-            },
+        options = RunOptions(
+            execution_id=new_execution_id(f"{command}-{uuid.uuid4().hex[:8]}"),
             timeout=timeout,
+            token=token,
         )
-        return self._run(execution)
+        return self._run(self._execution("", options, command=command, arguments=arguments))
 
 
 def _cancelled(execution: Execution) -> ExecutionResult:
-    """The result of an execution that was interrupted before its code began."""
-    execution.end(ExecutionStatus.CANCELLED, INTERRUPTED_EARLY)
+    """The result of an execution that was cancelled while it waited for its kernel."""
+    execution.end_before_it_began()
     return execution.deliver()
 
 

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.ces.execution.results import ExecutionResult, Notice
 from taskweaver_ext.ces.sessions.startup_scripts import (
     SCRIPT_SECONDS,
@@ -26,7 +27,11 @@ class AskRuntime(Protocol):
     """Have the kernel's runtime do something by name, and wait for it."""
 
     def __call__(
-        self, command: str, arguments: dict[str, Any], timeout: float | None = None
+        self,
+        command: str,
+        arguments: dict[str, Any],
+        token: CancellationToken,
+        timeout: float | None = None,
     ) -> ExecutionResult:
         """What came of it."""
 
@@ -64,26 +69,30 @@ class KernelSetup:
         notices, self._notices = self._notices, []
         return notices
 
-    def load_plugin(self, name: str, source: str, config: dict[str, Any]) -> None:
+    def load_plugin(
+        self, name: str, source: str, config: dict[str, Any], token: CancellationToken
+    ) -> None:
         """Load a plugin and remember it for the kernels to come; raises PluginError."""
         plugin = {"name": name, "source": source, "config": config}
-        self._command("load_plugin", plugin)
+        self._command("load_plugin", plugin, token)
         self._plugins[name] = plugin
         self._left_out.discard(f"plugin {name!r}")
 
-    def unload_plugin(self, name: str) -> None:
+    def unload_plugin(self, name: str, token: CancellationToken) -> None:
         """Take a plugin out of the kernel, and forget it; raises PluginError."""
         self._plugins.pop(name, None)
-        self._command("unload_plugin", {"name": name})
+        self._command("unload_plugin", {"name": name}, token)
 
-    def test_plugin(self, name: str) -> None:
+    def test_plugin(self, name: str, token: CancellationToken) -> None:
         """Run a plugin's tests; raises PluginError when one fails."""
-        self._command("test_plugin", {"name": name})
+        self._command("test_plugin", {"name": name}, token)
 
     def _run_script(self, script: StartupScript) -> bool:
         problem = script.problem
         if not problem:
-            result = self._ask_runtime("run_script", script.arguments(), SCRIPT_SECONDS)
+            result = self._ask_runtime(
+                "run_script", script.arguments(), CancellationToken(), SCRIPT_SECONDS
+            )
             problem = self._problem_of(script.label, result)
         if problem:
             self._report(f"At the start of the kernel {script.label} failed: {problem}")
@@ -92,7 +101,7 @@ class KernelSetup:
     def _load_again(self, label: str, plugin: dict[str, Any]) -> bool:
         if label in self._left_out:
             return True
-        result = self._ask_runtime("load_plugin", plugin)
+        result = self._ask_runtime("load_plugin", plugin, CancellationToken())
         if problem := self._problem_of(label, result):
             self._report(f"At the start of the kernel {label} could not be loaded: {problem}")
         return self._has_survived(label)
@@ -114,8 +123,8 @@ class KernelSetup:
         _log.warning("session %s: %s", self._session_id, message)
         self._notices.append(Notice(kind="host", message=message))
 
-    def _command(self, command: str, arguments: dict[str, Any]) -> None:
-        result = self._ask_runtime(command, arguments)
+    def _command(self, command: str, arguments: dict[str, Any], token: CancellationToken) -> None:
+        result = self._ask_runtime(command, arguments, token)
         if not result.is_success:
             raise PluginError(
                 f"{command.replace('_', ' ')} {arguments['name']!r} failed in session"

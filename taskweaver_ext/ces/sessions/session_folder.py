@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from taskweaver_ext.ces.execution.executor import NAME
 from taskweaver_ext.errors import SessionError
-
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
-"""What may name a session or an execution, because it is used as a file name."""
 
 
 @dataclass(frozen=True, slots=True)

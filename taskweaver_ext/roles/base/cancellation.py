@@ -1,20 +1,17 @@
-"""One wish to stop, heard by whatever is running at that moment."""
+"""One wish to stop a round, heard by what is running at that moment."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
 
+from taskweaver_ext.ces.execution.cancellation import CancellationToken, OnCancel
 from taskweaver_ext.errors import SessionError
-
-Stop: TypeAlias = Callable[[bool], None]
-"""Stops something that runs, from any thread; True asks to do so at any price."""
 
 
 class RoundCancelledError(SessionError):
-    """Somebody stopped the round; the session can go on."""
+    """The round was stopped; the session can go on."""
 
 
 class Cancellation:
@@ -22,41 +19,33 @@ class Cancellation:
 
     Threads:
         `request` and `stopping` are for any thread, the rest for the one that runs the round.
-        `_lock` guards all state and is not held while something is stopped.
+        `_lock` guards the fields and is not held while something is stopped.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_active = False
-        self._is_requested = False
-        self._stops: list[Stop] = []
-
-    @property
-    def is_requested(self) -> bool:
-        """Whether what is running shall stop."""
-        return self._is_requested
+        self._token = CancellationToken()
+        """Of the round that is under way, or comes next."""
 
     @contextmanager
     def active(self) -> Iterator[None]:
         """Let wishes count for the length of a block, and no longer."""
         with self._lock:
-            self._is_active, self._is_requested = True, False
+            self._is_active = True
         try:
             yield
         finally:
             with self._lock:
-                self._is_active = self._is_requested = False
+                self._is_active, self._token = False, CancellationToken()
 
     def request(self, *, kill: bool = False) -> bool:
-        """Stop whatever is running; return whether there was anything."""
+        """Stop what is running; return whether there was anything."""
         with self._lock:
-            if not self._is_active:
-                return False
-            self._is_requested = True
-            stops = list(self._stops)
-        for stop in stops:
-            stop(kill)
-        return True
+            token = self._token if self._is_active else None
+        if token is not None:
+            token.cancel(0.0 if kill else None)
+        return token is not None
 
     def check(self) -> None:
         """End the round here if that was asked for.
@@ -64,22 +53,20 @@ class Cancellation:
         Raises:
             RoundCancelledError: It was.
         """
-        if self._is_requested:
+        if self._token.is_cancelled:
             raise RoundCancelledError("Cancelled.")
 
     @contextmanager
-    def stopping(self, stop: Stop) -> Iterator[None]:
+    def stopping(self, stop: OnCancel) -> Iterator[None]:
         """Call `stop` for each wish to stop that comes while the block runs.
 
         Raises:
             RoundCancelledError: There was one before.
         """
-        with self._lock:
-            if not self._is_requested:
-                self._stops.append(stop)
         self.check()
+        token = self._token
+        token.on_cancel(stop)
         try:
             yield
         finally:
-            with self._lock:
-                self._stops = [other for other in self._stops if other is not stop]
+            token.forget(stop)

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.execution.events import ExecutionEvent, LateOutput, StatusChanged
-from taskweaver_ext.ces.execution.recorded_run import OnEvent, OnOutput
+from taskweaver_ext.ces.execution.cancellation import CancellationToken
+from taskweaver_ext.ces.execution.events import LateOutput
+from taskweaver_ext.ces.execution.executor import OnInput, RunOptions
 from taskweaver_ext.ces.execution.results import (
     ExecutionId,
     ExecutionResult,
@@ -18,8 +19,6 @@ from taskweaver_ext.ces.execution.results import (
     KernelContents,
 )
 from taskweaver_ext.ces.executors import ExecutorRegistry
-from taskweaver_ext.ces.kernel_executor import KernelExecutor
-from taskweaver_ext.ces.kernels.client.execution import OnInput
 from taskweaver_ext.ces.programs.languages import Language, canonical_name
 from taskweaver_ext.errors import PluginError, SessionError, TaskWeaverError
 from taskweaver_ext.events.emitter import PostEventProxy
@@ -40,8 +39,8 @@ class CodeExecutor:
     with `start_meanwhile`.
 
     Threads:
-        `interrupt`, `start`, `update_session_var` and `close` are for any thread, the
-        rest for the one that runs the round.
+        `start`, `update_session_var` and `close` are for any thread, the rest for the one
+        that runs the round, which `cancellation` stops.
         `_lock` keeps the kernel from being started twice, and during `close`.
     """
 
@@ -67,7 +66,7 @@ class CodeExecutor:
         self.plugins: tuple[PluginEntry, ...] = tuple(plugins)
         """Those that generated code can call; one that does not load is taken out."""
         self.on_input: OnInput | None = None
-        """Answers `input()` in Python code, while there is somebody to ask."""
+        """Answers `input()` in Python code, while there is a user to ask."""
         self._environment = environment
         self._session_id = session_id
         self._session_dir = session_dir
@@ -122,8 +121,8 @@ class CodeExecutor:
         with self._lock:
             self._begin_to_start()
             if not self._is_ready:
-                with self._stoppable():
-                    self._environment.wait_for_kernel(self._session_id)
+                with self._stoppable() as token:
+                    self._environment.wait_for_kernel(self._session_id, token=token)
                 self._is_ready = True
             while self._untold and post is not None:
                 _warn(post, self._untold.pop(0))
@@ -144,14 +143,15 @@ class CodeExecutor:
             wait=False,
         )
         self._is_started = True
-        self._registry.get("python")  # from now on `interrupt` reaches the kernel
+        self._registry.get("python")  # from now on `close` interrupts the kernel
 
     @contextlib.contextmanager
-    def _stoppable(self) -> Iterator[None]:
-        """Let a wish to stop end what the block waits for; raises RoundCancelledError."""
+    def _stoppable(self) -> Iterator[CancellationToken]:
+        """A token that a wish to stop cancels while the block runs; raises RoundCancelledError."""
+        token = CancellationToken()
         try:
-            with self._cancellation.stopping(self.interrupt):
-                yield
+            with self._cancellation.stopping(token.cancel):
+                yield token
         except TaskWeaverError:
             self._cancellation.check()  # what was stopped has not failed
             raise
@@ -181,51 +181,20 @@ class CodeExecutor:
             del self._posts[next(iter(self._posts))]
         if name == "python" or self._has_container:  # which is where all other code runs, too
             self.start(post)
-        with (
-            LiveOutput(post, execution_id) as output,
-            self._cancellation.stopping(self.interrupt),
-        ):
+        with LiveOutput(post, execution_id) as output, self._stoppable() as token:
             post.update_status(f"running {name} code")
-
-            def on_event(event: ExecutionEvent) -> None:
-                has_just_begun = isinstance(event, StatusChanged) and event.status == "running"
-                if has_just_begun and self._cancellation.is_requested:
-                    self.interrupt()  # the wish came when there was nothing to interrupt yet
-                output.on_event(event)
-
-            result = self._execute(
-                name,
-                code,
-                on_output=output.on_output,
-                on_event=on_event,
+            options = RunOptions(
                 execution_id=execution_id,
+                on_output=output.on_output,
+                on_event=output.on_event,
+                on_input=self.on_input,
+                token=token,
             )
+            result = self._registry.get(name).run(code, options)
             output.finish(result)
         if result.status is ExecutionStatus.DIED and result.death is None:
             self._has_given_up = True
         return result
-
-    def _execute(
-        self,
-        language: str,
-        code: str,
-        *,
-        on_output: OnOutput,
-        on_event: OnEvent,
-        execution_id: ExecutionId,
-    ) -> ExecutionResult:
-        executor = self._registry.get(language)
-        if isinstance(executor, KernelExecutor):
-            return executor.execute(
-                code,
-                on_output=on_output,
-                on_event=on_event,
-                execution_id=execution_id,
-                on_input=self.on_input,
-            )
-        return executor.execute(
-            code, on_output=on_output, on_event=on_event, execution_id=execution_id
-        )
 
     def kernel_contents(self) -> KernelContents | None:
         """Return what generated code would find in the kernel, if it runs and says so.
@@ -235,12 +204,8 @@ class CodeExecutor:
         """
         if not self._is_started:
             return None
-        with self._stoppable():
-            return self._environment.kernel_contents(self._session_id)
-
-    def interrupt(self, kill: bool = False) -> None:
-        """Stop what runs; with `kill` at any price, which costs the variables."""
-        self._registry.interrupt(kill=kill)
+        with self._stoppable() as token:
+            return self._environment.kernel_contents(self._session_id, token=token)
 
     def update_session_var(self, variables: dict[str, str]) -> None:
         """Set what plugins read with `ctx.get_session_var`."""
@@ -267,12 +232,13 @@ class CodeExecutor:
         if post is not None:
             post.update_status(f"loading the plugin {plugin.name}")
         try:
-            with self._stoppable():
+            with self._stoppable() as token:
                 self._environment.load_plugin(
                     self._session_id,
                     plugin.name,
                     plugin.read_source(),
                     dict(plugin.configurations),
+                    token=token,
                 )
         except PluginError as error:
             _logger.warning("The plugin %r is left out: %s", plugin.name, error)

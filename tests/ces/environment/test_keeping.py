@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.kernels.client.host import StartedKernel
 from taskweaver_ext.ces.sessions import kernel_pool as kernel_pool
@@ -217,7 +218,7 @@ def test_a_kernel_that_becomes_idle_while_the_pool_looks_is_not_missed(
     other, asker = LastMomentSession(pool), LastMomentSession(pool)
     pool.add(other)
 
-    assert pool.start(asker, lambda: "started") == "started"
+    assert pool.start(asker, lambda: "started", CancellationToken()) == "started"
 
 
 def _failed_for_want_of_processes() -> KernelStartError:

@@ -130,7 +130,7 @@ def _run_until(
 
 
 def _make_happen(environment: Environment, happening: str) -> None:
-    happen: dict[str, Callable[[], None]] = {
+    happen: dict[str, Callable[[], object]] = {
         "interrupt": lambda: environment.interrupt("s1"),
         "interrupt and kill": lambda: environment.interrupt("s1", kill_after=0.0),
         "kernel killed": lambda: _kill_kernel(environment),

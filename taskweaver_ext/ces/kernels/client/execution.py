@@ -1,7 +1,7 @@
 """One execution, from the client's side: what comes in becomes a record, events and a result.
 
-The reader calls everything here but `deliver`, which runs on the thread of
-whoever asked for the execution and is the only place that calls out.
+The reader calls everything here but `deliver`, which runs on the caller's
+thread and is the only place that calls out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from taskweaver_ext.ces.execution.artifacts import ArtifactStore
 from taskweaver_ext.ces.execution.events import (
@@ -23,12 +23,12 @@ from taskweaver_ext.ces.execution.events import (
     OutputCleared,
     StatusReported,
 )
+from taskweaver_ext.ces.execution.executor import RunOptions
 from taskweaver_ext.ces.execution.output_sink import OutputSink
-from taskweaver_ext.ces.execution.recorded_run import OnEvent, OnOutput, RecordedRun
+from taskweaver_ext.ces.execution.recorded_run import RecordedRun
 from taskweaver_ext.ces.execution.results import (
     Display,
     ExecutionArtifact,
-    ExecutionId,
     ExecutionStatus,
     KernelDeath,
     Notice,
@@ -37,8 +37,6 @@ from taskweaver_ext.ces.execution.results import (
 from taskweaver_ext.ces.inside.kernel.plugin_api import ARTIFACT_MIME, LOG_MIME, STATUS_MIME
 from taskweaver_ext.text.terminal import strip_terminal
 from taskweaver_ext.text.truncation import shorten_middle
-
-OnInput: TypeAlias = Callable[[str, bool], str]
 
 _MAX_DISPLAY_CHARACTERS = 32 << 20
 _MAX_TEXT_CHARACTERS = 1 << 20
@@ -63,26 +61,22 @@ class Execution(RecordedRun):
 
     def __init__(
         self,
-        execution_id: ExecutionId,
         code: str,
+        options: RunOptions,
         *,
         sink: OutputSink,
         artifacts: ArtifactStore,
         metadata: Mapping[str, Any],
-        on_output: OnOutput | None = None,
-        on_event: OnEvent | None = None,
-        on_input: OnInput | None = None,
-        timeout: float | None = None,
     ) -> None:
-        super().__init__(execution_id, code, sink, on_output=on_output, on_event=on_event)
+        super().__init__(code, options, sink)
         self.code = code
-        self.metadata = {"execution_id": execution_id, **metadata}
-        self.timeout = timeout
-        self.allow_stdin = on_input is not None
+        self.metadata = {"execution_id": self.id, **metadata}
+        self.timeout = options.timeout
+        self.allow_stdin = options.on_input is not None
         self.answer: Callable[[int, str], None] = lambda _question, _text: None
-        """Where the answer to a question of the code goes; set by who starts the execution."""
+        """Where the answer to a question of the code goes; set by the session."""
         self._artifacts = artifacts
-        self._on_input = on_input
+        self._on_input = options.on_input
         self._display_characters = 0
         self._log_characters = 0
         self._artifact_count = 0
@@ -216,6 +210,10 @@ class Execution(RecordedRun):
         if notice not in self.result.notices:
             self.add_notice(notice)
 
+    def end_before_it_began(self) -> None:
+        """It was cancelled before the kernel had its code."""
+        self.end(ExecutionStatus.CANCELLED, "The code was interrupted before it began.")
+
     def end_with_reply(self, reply: dict[str, Any]) -> None:
         """The code ran to its end, or raised."""
         result = self.result
@@ -255,7 +253,7 @@ class Execution(RecordedRun):
             self._ask(event)
 
     def _ask(self, question: InputRequested) -> None:
-        """Ask on a thread of its own: the question may become void while somebody thinks."""
+        """Ask on a thread of its own: the question may become void before its answer."""
         on_input = self._on_input
         if on_input is None:
             return

@@ -59,8 +59,8 @@ class KernelReader:
 
     Threads:
         The reader owns `_connection` and the fields of the running execution.
-        `submit`, `interrupt`, `answer` and `stop` are safe from any thread:
-        they only queue a step and wake the reader. `_lock` guards
+        `submit`, `answer`, `stop` and a cancelled token are safe from any
+        thread: they only queue a step and wake the reader. `_lock` guards
         `_has_ended`, so that no step is queued for a reader that is gone.
     """
 
@@ -88,7 +88,6 @@ class KernelReader:
         self._question = 0
         self._has_started = False
         self._started_by = _NEVER
-        self._interrupts_when_started = False
         self._stop_at = _NEVER
         self.death: KernelDeath | None = None
         """How the kernel died; set before the running execution ends."""
@@ -105,13 +104,12 @@ class KernelReader:
             raise
 
     def submit(self, execution: Execution) -> None:
-        """Start an execution; the one before it must have ended."""
+        """Start an execution, unless it is cancelled by then; the one before it must have ended.
+
+        When it is cancelled later it is interrupted, and its kernel killed if that does not help.
+        """
         if not self._post(lambda: self._start(execution)):
             self._end_unheard(execution)
-
-    def interrupt(self, execution: Execution, kill_after: float | None = None) -> None:
-        """Interrupt an execution if it still runs; kill its kernel if that does not help."""
-        self._post(lambda: self._interrupt(execution, kill_after))
 
     def answer(self, execution: Execution, question: int, text: str) -> None:
         """Answer an execution's question, if it still waits for this one."""
@@ -156,6 +154,9 @@ class KernelReader:
         if self._has_ended or self.death is not None:
             self._end_unheard(execution)
             return
+        if execution.token.is_cancelled:
+            execution.end_before_it_began()
+            return
         self._ordinal += 1
         self._execution_ids[self._ordinal] = execution.id
         self._execution_ids.pop(self._ordinal - _REMEMBERED_EXECUTIONS, None)
@@ -163,7 +164,7 @@ class KernelReader:
         self._stop_reason = None
         self._kill_at = _NEVER
         self._asked_at = None
-        self._has_started = self._interrupts_when_started = False
+        self._has_started = False
         self._started_by = time.monotonic() + START_SECONDS
         timeout = execution.timeout
         self._interrupt_at = _NEVER if timeout is None else time.monotonic() + timeout
@@ -175,6 +176,9 @@ class KernelReader:
                 allow_stdin=execution.allow_stdin,
                 metadata=execution.metadata,
             )
+        )
+        execution.stop_with(
+            lambda kill_after: self._post(lambda: self._interrupt(execution, kill_after))
         )
 
     def _receive(self, received: Received) -> None:
@@ -274,21 +278,22 @@ class KernelReader:
             self._kill_at = min(self._kill_at, time.monotonic() + kill_after)
         self._settle_question("cancelled")
         self._running.say(StatusChanged(execution_id=self._running.id, status="interrupting"))
-        if self._has_started or time.monotonic() > self._started_by:
+        if self._has_started:
             self._host.interrupt()
-        else:
-            self._interrupts_when_started = True
 
     def _code_has_started(self) -> None:
-        """From here on an interrupt takes effect; one that came too early is made good."""
+        """From here on an interrupt takes effect; a signal that came earlier would be forgotten."""
         self._has_started = True
-        if self._interrupts_when_started:
-            self._interrupts_when_started = False
+        if self._stop_reason is not None:
             self._host.interrupt()
+
+    @property
+    def _waits_to_interrupt(self) -> bool:
+        return self._stop_reason is not None and not self._has_started
 
     def _seconds_to_next_deadline(self) -> float | None:
         deadline = min(self._kill_at, self._stop_at)
-        if self._interrupts_when_started:
+        if self._waits_to_interrupt:
             deadline = min(deadline, self._started_by)
         if self._asked_at is None:
             deadline = min(deadline, self._interrupt_at)
@@ -302,7 +307,7 @@ class KernelReader:
             self._stop_running("output_limit", GRACE_SECONDS)
         if now >= self._interrupt_at and self._asked_at is None:
             self._stop_running("timeout", GRACE_SECONDS)
-        if self._interrupts_when_started and now >= self._started_by:
+        if self._waits_to_interrupt and now >= self._started_by:
             self._code_has_started()  # it cannot tell, and has had time enough
         if now >= self._kill_at:
             self._kill_at = _NEVER

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from taskweaver_ext.ces.execution.artifacts import ArtifactStore
+from taskweaver_ext.ces.execution.executor import RunOptions
 from taskweaver_ext.ces.execution.output_sink import OutputSink
 from taskweaver_ext.ces.execution.results import ExecutionId, Notice
 from taskweaver_ext.ces.inside.kernel.plugin_api import ARTIFACT_MIME, LOG_MIME
@@ -19,7 +20,9 @@ from taskweaver_ext.ces.kernels.client.execution import Execution
 def execution(tmp_path: Path) -> Iterator[Execution]:
     sink = OutputSink(tmp_path / "output", "e1")
     artifacts = ArtifactStore(tmp_path / "artifacts", tmp_path)
-    execution = Execution(ExecutionId("e1"), "", sink=sink, artifacts=artifacts, metadata={})
+    execution = Execution(
+        "", RunOptions(execution_id=ExecutionId("e1")), sink=sink, artifacts=artifacts, metadata={}
+    )
     yield execution
     execution.abandon()
 

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from taskweaver_ext.ces.execution.artifacts import ArtifactStore
+from taskweaver_ext.ces.execution.executor import RunOptions
 from taskweaver_ext.ces.execution.output_sink import OutputSink
 from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionStatus
 from taskweaver_ext.ces.kernels.client.execution import Execution
@@ -21,8 +22,8 @@ from tests.support.executions import wait_until
 
 def an_execution(folder: Path, code: str) -> Execution:
     return Execution(
-        ExecutionId("e1"),
         code,
+        RunOptions(execution_id=ExecutionId("e1")),
         sink=OutputSink(folder, "e1"),
         artifacts=ArtifactStore(folder, folder),
         metadata={},
@@ -83,7 +84,7 @@ def test_code_whose_kernel_is_killed_just_as_it_ends_has_lost_its_variables(
     host.interrupt = lambda: None  # type: ignore[method-assign]
     reader.start()
     reader.submit(execution)
-    reader.interrupt(execution, kill_after=0.5)
+    execution.token.cancel(kill_after=0.5)
     result = execution.deliver()
     reader.stop()
     host.kill = kill  # type: ignore[method-assign]
