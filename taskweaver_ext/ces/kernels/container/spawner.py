@@ -28,12 +28,20 @@ from taskweaver_ext.ces.kernels.client.wire import WireListener
 from taskweaver_ext.ces.kernels.container.connection import connect_to_port
 from taskweaver_ext.ces.kernels.container.description import INSIDE_FOLDER, PROGRAMS_PORT
 
+PAUSED_SECONDS = 0.5
+"""How long a paused container is waited for: it may be resumed this moment."""
+_ANSWER_SECONDS = 10.0
 _CONNECT_SECONDS = 20.0
 _RETRY_SECONDS = 0.02
 _SEND_SECONDS = 10
 """Who takes nothing for so long is not there any more."""
 _MAX_FRAME_BYTES = 1 << 24
 _READ_BYTES = 1 << 18
+
+
+def answer_seconds(*, is_paused: bool) -> float:
+    """How long to wait for an answer."""
+    return PAUSED_SECONDS if is_paused else _ANSWER_SECONDS
 
 
 class SpawnerLostError(Exception):
@@ -60,13 +68,14 @@ class SpawnerLine(Protocol):
     address: str | int
     """Where the spawner finds us, or waits for us."""
 
-    def published_at(self, ports: Mapping[int, int]) -> None:
-        """Where the container's ports are found on this machine, once it runs."""
+    def connect(self, published: Mapping[int, int], is_over: Callable[[], bool]) -> socket.socket:
+        """Open the connection for requests; raises SpawnerLostError or SpawnerSilentError.
 
-    def connect(self, is_over: Callable[[], bool]) -> socket.socket:
-        """Open the connection for requests; raises SpawnerLostError or SpawnerSilentError."""
+        Args:
+            published: Where the container's ports are found on this machine.
+        """
 
-    def open_stream(self, *, is_input: bool = False) -> Stream:
+    def open_stream(self, published: Mapping[int, int], *, is_input: bool = False) -> Stream:
         """A stream for a process that is about to be started.
 
         Raises OSError or SpawnerSilentError.
@@ -89,10 +98,7 @@ class SharedFolderSpawnerLine:
             self._listener.close()
             raise
 
-    def published_at(self, ports: Mapping[int, int]) -> None:
-        """There are none."""
-
-    def connect(self, is_over: Callable[[], bool]) -> socket.socket:
+    def connect(self, _published: Mapping[int, int], is_over: Callable[[], bool]) -> socket.socket:
         """Take the connection that the spawner opened when it started."""
         deadline = time.monotonic() + _CONNECT_SECONDS
         poller = select.poll()
@@ -102,7 +108,7 @@ class SharedFolderSpawnerLine:
                 return self._listener.accept()
         raise SpawnerLostError if is_over() else SpawnerSilentError
 
-    def open_stream(self, *, is_input: bool = False) -> Stream:
+    def open_stream(self, _published: Mapping[int, int], *, is_input: bool = False) -> Stream:
         """A pipe."""
         receiver, sender = os.pipe()
         ours, theirs = (sender, receiver) if is_input else (receiver, sender)
@@ -120,26 +126,23 @@ class PublishedPortSpawnerLine:
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self._port = 0
 
-    def published_at(self, ports: Mapping[int, int]) -> None:
-        """Take ours."""
-        self._port = ports[PROGRAMS_PORT]
-
-    def connect(self, is_over: Callable[[], bool]) -> socket.socket:
+    def connect(self, published: Mapping[int, int], is_over: Callable[[], bool]) -> socket.socket:
         """Connect as soon as the spawner listens."""
+        if PROGRAMS_PORT not in published:
+            raise SpawnerLostError  # it has ended before its ports could be known
         deadline = time.monotonic() + _CONNECT_SECONDS
         poller = select.poll()
         while not is_over() and time.monotonic() < deadline:
-            if connection := connect_to_port(self._port, self._key, CONTROL):
+            if connection := connect_to_port(published[PROGRAMS_PORT], self._key, CONTROL):
                 return connection
             poller.poll(_RETRY_SECONDS * 1000)
         raise SpawnerLostError if is_over() else SpawnerSilentError
 
-    def open_stream(self, *, is_input: bool = False) -> Stream:
+    def open_stream(self, published: Mapping[int, int], *, is_input: bool = False) -> Stream:
         """A connection of its own."""
         name = uuid.uuid4().hex
-        connection = connect_to_port(self._port, self._key, name)
+        connection = connect_to_port(published[PROGRAMS_PORT], self._key, name)
         if connection is None:
             raise SpawnerSilentError
         return Stream(connection.detach(), name)
@@ -205,7 +208,7 @@ class SpawnerClient:
 
     def abandon(self, news: ProcessNews) -> None:
         """End a process that nobody will look after, as soon as it has been started."""
-        self.tell("abandon", {"process": news.number})
+        self.send("abandon", {"process": news.number})
 
     def ask(self, what: str, arguments: Mapping[str, object], *, seconds: float) -> object:
         """Ask and wait for the answer.
@@ -247,7 +250,7 @@ class SpawnerClient:
             raise OSError(code, os.strerror(code))
         raise ValueError(str(answer["error"]))
 
-    def tell(self, what: str, arguments: Mapping[str, Any]) -> None:
+    def send(self, what: str, arguments: Mapping[str, Any]) -> None:
         """Ask for something that has no answer."""
         with contextlib.suppress(SpawnerLostError):
             self._send({"do": what, "with": dict(arguments)})
@@ -257,14 +260,14 @@ class SpawnerClient:
         with self._lock:
             self._processes.pop(news.number, None)
 
-    def give_up(self) -> None:
-        """Nobody will answer any more: let everybody who waits know."""
+    def disconnect(self) -> None:
+        """Break the connection: all callers who wait learn that no answer will come."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection and wait for the thread."""
-        self.give_up()
+        self.disconnect()
         if self._thread is not threading.current_thread():
             self._thread.join()
         self._connection.close()
@@ -279,7 +282,7 @@ class SpawnerClient:
                     frame = frame[sent:]
                 self._connection.sendall(frame)
         except OSError as error:
-            self.give_up()  # half a message may be on its way
+            self.disconnect()  # half a message may be on its way
             raise SpawnerLostError from error
 
     def _receive(self) -> None:

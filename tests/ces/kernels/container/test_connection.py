@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from taskweaver_ext.ces.kernels.client.host import ExecuteRequest, KernelGone
 from taskweaver_ext.ces.kernels.client.wire import Waker
 from taskweaver_ext.ces.kernels.container.connection import (
     ContainerConnection,
+    ControlChannel,
     PublishedPortsLine,
     SharedFolderLine,
 )
@@ -46,11 +48,13 @@ def deserted() -> Iterator[Deserted]:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         line = SharedFolderLine(Path(folder), lambda _path: None)
+        attach = partial(line.attach, published={})
         connection = ContainerConnection(
-            line=line,
             context=context,
             key="key",
             wire=ours,
+            attach=attach,
+            control=ControlChannel(context, "key", attach),
             death_descriptor=os.dup(end.fileno()),
             limits_met=lambda _reply: [],
         )
@@ -79,7 +83,7 @@ def test_the_end_of_the_container_is_the_end_of_the_kernel(deserted: Deserted) -
 
 def test_what_happened_while_nothing_ran_is_told_to_the_next_execution(deserted: Deserted) -> None:
     notice = HostNotice("paused", "The container was paused.")
-    deserted.connection.tell(notice)
+    deserted.connection.notify(notice)
     before = list(deserted.connection.receive(0))
 
     deserted.connection.execute(REQUEST)
@@ -90,8 +94,8 @@ def test_what_happened_while_nothing_ran_is_told_to_the_next_execution(deserted:
 
 
 def test_a_pause_that_is_over_is_not_told(deserted: Deserted) -> None:
-    deserted.connection.tell(HostNotice("paused", "The container was paused."))
-    deserted.connection.tell(HostNotice("resumed", "The container was resumed."))
+    deserted.connection.notify(HostNotice("paused", "The container was paused."))
+    deserted.connection.notify(HostNotice("resumed", "The container was resumed."))
 
     deserted.connection.execute(REQUEST)
 

@@ -104,7 +104,12 @@ def test_an_interrupt_reaches_the_children(tmp_path: Path, transport: str) -> No
     with container_environment(tmp_path, settings) as environment:
         environment.start_session("s1")
         is_going = threading.Event()
-        code = "import subprocess\nprint('go', flush=True)\nsubprocess.run(['sleep', '1000'])"
+        code = """
+import subprocess
+child = subprocess.Popen(["sleep", "1000"])
+print("go", flush=True)
+child.wait()
+"""
 
         with ThreadPoolExecutor() as pool:
             running = pool.submit(
@@ -391,10 +396,15 @@ def test_a_start_that_fails_late_leaves_nothing_open(
     attach, open_wire = SharedFolderLine.attach, SharedFolderLine.open_wire
     wires: list[socket.socket] = []
 
-    def attach_some(line: SharedFolderLine, channel: zmq.Socket[bytes], port: int) -> None:
+    def attach_some(
+        line: SharedFolderLine,
+        channel: zmq.Socket[bytes],
+        port: int,
+        published: Mapping[int, int],
+    ) -> None:
         if port == failing_port:
             raise zmq.ZMQError(errno.EMFILE)
-        attach(line, channel, port)
+        attach(line, channel, port, published)
 
     def keep_wire(
         line: SharedFolderLine, published: Mapping[int, int], seconds: float, end: Waker

@@ -22,7 +22,7 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.results import ExecutionStatus
 from taskweaver_ext.ces.executors import ExecutorRegistry
 from taskweaver_ext.ces.kernels.client.host import RUNTIME_FOLDER
-from taskweaver_ext.ces.kernels.container import container as box
+from taskweaver_ext.ces.kernels.container import prepared_container
 from taskweaver_ext.ces.kernels.container.description import ContainerSettings
 from taskweaver_ext.ces.kernels.container.engine import Engine
 from taskweaver_ext.ces.kernels.modes import EnvMode
@@ -203,7 +203,7 @@ def test_a_caller_who_is_not_root_owns_what_the_code_makes(
         folder = Path(name)
         os.chown(folder, SOMEBODY, SOMEBODY)
         shutil.copytree(RUNTIME_FOLDER, folder / "runtime")  # ours may be private
-        monkeypatch.setattr(box, "RUNTIME_FOLDER", folder / "runtime")
+        monkeypatch.setattr(prepared_container, "RUNTIME_FOLDER", folder / "runtime")
 
         said = call_as_somebody_else(engine, lambda: use_kernel_and_shell(engine, folder))
 
