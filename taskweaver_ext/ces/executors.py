@@ -57,7 +57,7 @@ class Executor(Protocol):
         """End everything and let go of it."""
 
 
-class ContainerSites:
+class SessionSites:
     """The session's container, whichever that is at the time."""
 
     def __init__(self, session: SessionUse) -> None:
@@ -233,7 +233,7 @@ class ExecutorRegistry(Closeable):
             return RefusingExecutor(name, mode)
         sites: ProgramSites = LocalSites()
         if mode is EnvMode.Container and self._session is not None:
-            sites = ContainerSites(self._session)
+            sites = SessionSites(self._session)
         if name == "bash" and not fresh and not is_configured:
             return ShellExecutor(
                 self._cwd,

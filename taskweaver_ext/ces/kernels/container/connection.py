@@ -1,8 +1,8 @@
-"""The line to a kernel in a container: sockets in a shared folder, or published ports.
+"""The channels to a kernel in a container: sockets in a shared folder, or published ports.
 
 In a shared folder we listen and the kernel connects, so that the folder can
 be read-only to it. Published ports are the other way round: the kernel
-listens, and whoever connects proves to know the key.
+listens, and the client that connects proves to know the key.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ AttachChannel = Callable[["zmq.Socket[bytes]", int], None]
 _RETRY_SECONDS = 0.02
 
 
-class KernelLine(Protocol):
+class KernelChannels(Protocol):
     """How one kernel is reached; made before its container, closed after it."""
 
     def kernel_settings(self) -> dict[str, Any]:
@@ -79,20 +79,20 @@ class KernelLine(Protocol):
         """Let go of what it opened itself."""
 
 
-class SharedFolderLine:
+class SharedFolderChannels:
     """Sockets in a folder that both sides see."""
 
-    def __init__(self, folder: Path, give_away: Callable[[Path], None]) -> None:
+    def __init__(self, folder: Path, chown: Callable[[Path], None]) -> None:
         """Listen in a folder.
 
         Args:
-            give_away: Lets the container's user have a socket there.
+            chown: Lets the container's user own a socket there.
         """
         self._folder = folder
-        self._give_away = give_away
+        self._chown = chown
         self._listener = WireListener(folder / "wire")
         try:
-            give_away(folder / "wire")
+            chown(folder / "wire")
         except OSError:
             self._listener.close()
             raise
@@ -123,13 +123,13 @@ class SharedFolderLine:
     def attach(self, channel: zmq.Socket[bytes], port: int, published: Mapping[int, int]) -> None:
         path = self._folder / f"channel-{port}"
         channel.bind(f"ipc://{path}")
-        self._give_away(path)
+        self._chown(path)
 
     def close(self) -> None:
         self._listener.close()
 
 
-class PublishedPortsLine:
+class PublishedPortChannels:
     """TCP ports of the container, published on this machine's 127.0.0.1."""
 
     def __init__(self, key: str) -> None:
@@ -170,7 +170,7 @@ class PublishedPortsLine:
 
 
 def connect_to_port(port: int, key: str, name: str = "") -> socket.socket | None:
-    """Connect to a published port and prove to know the key; None while nobody listens.
+    """Connect to a published port and prove to know the key; None until the kernel listens.
 
     Until then the engine's proxy accepts only to hang up.
 

@@ -20,9 +20,9 @@ from taskweaver_ext.ces.kernels.client.host import KernelConnection
 from taskweaver_ext.ces.kernels.container.connection import (
     ContainerConnection,
     ControlChannel,
-    KernelLine,
-    PublishedPortsLine,
-    SharedFolderLine,
+    KernelChannels,
+    PublishedPortChannels,
+    SharedFolderChannels,
 )
 from taskweaver_ext.ces.kernels.container.container import Container
 from taskweaver_ext.ces.kernels.container.description import INSIDE_FOLDER, cwd_inside
@@ -126,30 +126,30 @@ class ContainerKernelHost:
     def _start(self) -> ContainerConnection:
         prepared = PreparedContainer(self._settings)
         self._opened.callback(prepared.close)
-        line: KernelLine
+        channels: KernelChannels
         if prepared.transport == "ipc":
-            line = SharedFolderLine(prepared.folder, prepared.chown)
+            channels = SharedFolderChannels(prepared.folder, prepared.chown)
         else:
-            line = PublishedPortsLine(prepared.key)
-        self._opened.callback(line.close)
-        files = self._files(line, prepared.key)
+            channels = PublishedPortChannels(prepared.key)
+        self._opened.callback(channels.close)
+        files = self._files(channels, prepared.key)
         self._container = container = Container(prepared, files, self._handle)
         self._opened.callback(container.stop)
-        self._connection = connection = self._connect(container, line, prepared.key)
+        self._connection = connection = self._connect(container, channels, prepared.key)
         for message in container.shortcomings:
             connection.notify(HostNotice("limit", message))
         return connection
 
-    def _files(self, line: KernelLine, key: str) -> dict[str, dict[str, Any]]:
+    def _files(self, channels: KernelChannels, key: str) -> dict[str, dict[str, Any]]:
         """What the kernel is started with."""
         return {
             "connection": {
-                **line.connection_file(),
+                **channels.connection_file(),
                 "signature_scheme": "hmac-sha256",
                 "key": key,
             },
             "settings": {
-                **line.kernel_settings(),
+                **channels.kernel_settings(),
                 "connection_file": f"{INSIDE_FOLDER}/connection.json",
                 "env_id": self._settings.env_id,
                 "session_id": self._settings.session_id,
@@ -157,11 +157,13 @@ class ContainerKernelHost:
             },
         }
 
-    def _connect(self, container: Container, line: KernelLine, key: str) -> ContainerConnection:
+    def _connect(
+        self, container: Container, channels: KernelChannels, key: str
+    ) -> ContainerConnection:
         inside, outside = str(cwd_inside(self._settings.cwd)), str(self._settings.cwd)
-        attach = partial(line.attach, published=container.published)
+        attach = partial(channels.attach, published=container.published)
         with contextlib.ExitStack() as undo:
-            wire = line.open_wire(container.published, START_SECONDS, container.end)
+            wire = channels.open_wire(container.published, START_SECONDS, container.end)
             undo.callback(wire.close)
             death_descriptor = os.dup(container.end.fileno())
             undo.callback(os.close, death_descriptor)

@@ -29,7 +29,10 @@ from taskweaver_ext.ces.kernels.container.description import (
     is_read_at_start,
 )
 from taskweaver_ext.ces.kernels.container.engine import LABEL, EngineTraits, shared_engine
-from taskweaver_ext.ces.kernels.container.forbidden_mounts import refuse_ways_out, ways_out
+from taskweaver_ext.ces.kernels.container.forbidden_mounts import (
+    forbidden_mounts,
+    refuse_forbidden_mounts,
+)
 from taskweaver_ext.ces.kernels.container.leftovers import (
     FOLDER_LABEL,
     OWNER_LABEL,
@@ -37,9 +40,9 @@ from taskweaver_ext.ces.kernels.container.leftovers import (
     start_removing_leftovers,
 )
 from taskweaver_ext.ces.kernels.container.spawner import (
-    PublishedPortSpawnerLine,
-    SharedFolderSpawnerLine,
-    SpawnerLine,
+    PublishedPortSpawnerChannel,
+    SharedFolderSpawnerChannel,
+    SpawnerChannel,
 )
 from taskweaver_ext.config import variables
 from taskweaver_ext.machine.owned_folders import Owner, make_owned_folder
@@ -73,7 +76,7 @@ class PreparedContainer:
         """Known to us and to what we start in it."""
         self.engine = shared_engine(settings.engine_url or variables.docker_host())
         mounted = [request.cwd, *map(Path, settings.read_only_mounts)]
-        refuse_ways_out(mounted, ways_out(self.engine.url))
+        refuse_forbidden_mounts(mounted, forbidden_mounts(self.engine.url))
         self.transport: Transport = settings.transport or (
             "ipc" if self.engine.shares_this_machine else "tcp"
         )
@@ -83,7 +86,7 @@ class PreparedContainer:
             self.network = ensure_closed_network(self.engine)
         self.folder = make_owned_folder(parent=Path("/tmp"))
         try:
-            self.spawner_line = self._open_spawner_line()
+            self.spawner_channel = self._open_spawner_channel()
         except OSError:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
@@ -104,7 +107,7 @@ class PreparedContainer:
         shutil.copytree(RUNTIME_FOLDER, self.folder / "runtime")
         common = {
             "key": self.key,
-            "programs": self.spawner_line.address,
+            "programs": self.spawner_channel.address,
             "umask": _umask(),
             "environment": {n: v for n, v in environment.items() if not is_read_at_start(n)},
         }
@@ -139,15 +142,15 @@ class PreparedContainer:
 
     def close(self) -> None:
         """Remove the folder."""
-        self.spawner_line.close()
+        self.spawner_channel.close()
         if self._cleaning is not None:
             self._cleaning.join()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _open_spawner_line(self) -> SpawnerLine:
+    def _open_spawner_channel(self) -> SpawnerChannel:
         if self.transport == "ipc":
-            return SharedFolderSpawnerLine(self.folder, self.chown)
-        return PublishedPortSpawnerLine(self.key)
+            return SharedFolderSpawnerChannel(self.folder, self.chown)
+        return PublishedPortSpawnerChannel(self.key)
 
 
 def _find_user(user: str | None, traits: EngineTraits) -> tuple[str, int | None]:

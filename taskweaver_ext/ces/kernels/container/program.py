@@ -17,7 +17,7 @@ from taskweaver_ext.ces.kernels.container.limits import LimitCounter
 from taskweaver_ext.ces.kernels.container.monitor import ContainerMonitor
 from taskweaver_ext.ces.kernels.container.spawner import (
     PAUSED_SECONDS,
-    ProcessNews,
+    ProcessStatus,
     SpawnerClient,
     SpawnerLostError,
     SpawnerSilentError,
@@ -39,7 +39,7 @@ class ContainerProgram:
         client: SpawnerClient,
         monitor: ContainerMonitor,
         started: object,
-        news: ProcessNews,
+        status: ProcessStatus,
         stdin: int | None,
         stdout: ReadEnd,
         stderr: ReadEnd | None,
@@ -60,13 +60,13 @@ class ContainerProgram:
         self.mark, self.pid = _mark_and_pid(started)
         self._client = client
         self._monitor = monitor
-        self._news = news
+        self._status = status
         self._limits = limits
         self._on_collect = on_collect
         self._notices: deque[HostNotice] = deque()
         self._waker = Waker()
         self.descriptor: int | None = self._waker.fileno()
-        news.on_change = self._waker.wake
+        status.on_change = self._waker.wake
         if self.has_ended():
             self._waker.wake()
 
@@ -77,7 +77,7 @@ class ContainerProgram:
 
     def has_ended(self) -> bool:
         """Whether it has ended, or its container has."""
-        return self._news.code is not None or self._client.is_lost
+        return self._status.code is not None or self._client.is_lost
 
     def notify(self, notice: HostNotice) -> None:
         """Something happens to the container; from any thread."""
@@ -97,15 +97,15 @@ class ContainerProgram:
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
-        self._client.send("signal", {"process": self._news.number, "number": int(number)})
+        self._client.send("signal", {"process": self._status.number, "number": int(number)})
 
     def signal_group(self, number: int) -> None:
         """Send its group a signal."""
-        self._client.send("signal_group", {"process": self._news.number, "number": int(number)})
+        self._client.send("signal_group", {"process": self._status.number, "number": int(number)})
 
     def members(self) -> list[ProcessSeen]:
         """What lives of it in the container."""
-        found = self._ask("members", process=self._news.number)
+        found = self._ask("members", process=self._status.number)
         return [_process_seen(entry) for entry in found] if isinstance(found, list) else []
 
     def signal_members(
@@ -114,7 +114,7 @@ class ContainerProgram:
         """Send a signal to some of them, and wait a moment for their end."""
         self._insist_on(
             "signal_members",
-            process=self._news.number,
+            process=self._status.number,
             members=[asdict(seen) for seen in members],
             number=int(number),
             wait_seconds=wait_seconds,
@@ -122,25 +122,25 @@ class ContainerProgram:
 
     def kill_all(self) -> None:
         """Kill it with everything it started."""
-        self._insist_on("kill_all", process=self._news.number)
+        self._insist_on("kill_all", process=self._status.number)
 
     def wait(self) -> int:
         """Its exit code; as killed, when its container ended with it."""
-        code = self._news.code
+        code = self._status.code
         return _KILLED if code is None else code
 
     def collect(self) -> ProcessEnd:
         """Let go of it, and say how it ended."""
-        end = self._insist_on("collect", process=self._news.number)
-        self._client.forget(self._news)
+        end = self._insist_on("collect", process=self._status.number)
+        self._client.forget(self._status)
         self._on_collect(self)
         self._waker.close()
         self.descriptor = None
-        return _process_end(end, self._news.code)
+        return _process_end(end, self._status.code)
 
     def death(self) -> KernelDeath | None:
         """How its container ended, if that is why it has."""
-        is_lost = self._news.code is None and self._client.is_lost
+        is_lost = self._status.code is None and self._client.is_lost
         return self._monitor.death_of_lost() if is_lost else None
 
     def limits_met(self) -> list[str]:

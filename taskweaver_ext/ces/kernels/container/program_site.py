@@ -50,7 +50,7 @@ class ContainerProgramSite:
         self.memory_bytes = prepared.request.container.limits.memory_bytes
         self._prepared = prepared
         self._request = prepared.request
-        self._line = prepared.spawner_line
+        self._channel = prepared.spawner_channel
         self._monitor = monitor
         self._published = published
         self._names = itertools.count(1)
@@ -101,14 +101,14 @@ class ContainerProgramSite:
                 for is_input in _streams_of(settings)
             ]
             with self._translating():
-                started, news = client.start(arguments, streams, seconds=self._answer_seconds)
-            ours.callback(client.abandon, news)
+                started, status = client.start(arguments, streams, seconds=self._answer_seconds)
+            ours.callback(client.abandon, status)
             waiting = iter(streams)
             program = ContainerProgram(
                 client=client,
                 monitor=self._monitor,
                 started=started,
-                news=news,
+                status=status,
                 stdin=next(waiting).descriptor if settings.has_open_stdin else None,
                 stdout=self.read_end(next(waiting)),
                 stderr=self.read_end(next(waiting)) if settings.has_stderr else None,
@@ -123,7 +123,7 @@ class ContainerProgramSite:
     def open_stream(self, *, is_input: bool = False) -> Stream:
         """A stream for something that is about to be started."""
         with self._translating():
-            return self._line.open_stream(self._published, is_input=is_input)
+            return self._channel.open_stream(self._published, is_input=is_input)
 
     def read_end(self, stream: Stream) -> ReadEnd:
         """The end of a stream that is ours; what is copied to us takes its time."""
@@ -223,7 +223,7 @@ class ContainerProgramSite:
             if client is not None or self._monitor.is_over:
                 raise self._gone()
             with self._translating():
-                connection = self._line.connect(self._published, lambda: self._monitor.is_over)
+                connection = self._channel.connect(self._published, lambda: self._monitor.is_over)
             try:
                 client = SpawnerClient(connection, self._handle_loss, self._request.session_id)
             except BaseException:

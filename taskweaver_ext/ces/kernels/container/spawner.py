@@ -1,4 +1,4 @@
-"""The line to the process that starts programs in a container (`kernel_runtime/spawner.py`).
+"""The channel to the process that starts programs in a container (`inside/spawner/spawner.py`).
 
 Code in the container runs as the same user as that process and may take its
 place: what comes from it is checked, bounded, and never more than numbers and texts.
@@ -34,7 +34,7 @@ _ANSWER_SECONDS = 10.0
 _CONNECT_SECONDS = 20.0
 _RETRY_SECONDS = 0.02
 _SEND_SECONDS = 10
-"""Who takes nothing for so long is not there any more."""
+"""A spawner that reads nothing for so long is gone."""
 _MAX_FRAME_BYTES = 1 << 24
 _READ_BYTES = 1 << 18
 
@@ -45,11 +45,11 @@ def answer_seconds(*, is_paused: bool) -> float:
 
 
 class SpawnerLostError(Exception):
-    """Nobody in the container will ever answer."""
+    """The spawner will never answer."""
 
 
 class SpawnerSilentError(Exception):
-    """Nobody in the container has answered in time."""
+    """The spawner has not answered in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Stream:
     """The other end, if it is to be sent along."""
 
 
-class SpawnerLine(Protocol):
+class SpawnerChannel(Protocol):
     """How the spawner of one container is reached; made before its container, closed after it."""
 
     address: str | int
@@ -85,21 +85,21 @@ class SpawnerLine(Protocol):
         """Let go of what it opened itself."""
 
 
-class SharedFolderSpawnerLine:
+class SharedFolderSpawnerChannel:
     """A socket in the shared folder; the ends of pipes are sent through it."""
 
     address: str | int = f"{INSIDE_FOLDER}/programs"
 
-    def __init__(self, folder: Path, give_away: Callable[[Path], None]) -> None:
+    def __init__(self, folder: Path, chown: Callable[[Path], None]) -> None:
         self._listener = WireListener(folder / "programs")
         try:
-            give_away(folder / "programs")
+            chown(folder / "programs")
         except OSError:
             self._listener.close()
             raise
 
     def connect(self, _published: Mapping[int, int], is_over: Callable[[], bool]) -> socket.socket:
-        """Take the connection that the spawner opened when it started."""
+        """Accept the connection that the spawner opened when it started."""
         deadline = time.monotonic() + _CONNECT_SECONDS
         poller = select.poll()
         poller.register(self._listener.fileno(), select.POLLIN)
@@ -119,7 +119,7 @@ class SharedFolderSpawnerLine:
         self._listener.close()
 
 
-class PublishedPortSpawnerLine:
+class PublishedPortSpawnerChannel:
     """A published port, with a connection for each stream."""
 
     address: str | int = PROGRAMS_PORT
@@ -152,12 +152,12 @@ class PublishedPortSpawnerLine:
 
 
 @dataclass
-class ProcessNews:
+class ProcessStatus:
     """What is known of a process; written by the client's thread."""
 
     number: int
     code: int | None = None
-    """How it ended; None as long as nobody has heard of its end."""
+    """How it ended; None until the spawner has said so."""
     on_change: Callable[[], None] = field(default=lambda: None)
     """Called on the client's thread."""
 
@@ -179,7 +179,7 @@ class SpawnerClient:
         self._sending = threading.Lock()
         self._ids = itertools.count(1)
         self._waiting: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
-        self._processes: dict[int, ProcessNews] = {}
+        self._processes: dict[int, ProcessStatus] = {}
         self.is_lost = False
         seconds = struct.pack("ll", _SEND_SECONDS, 0)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
@@ -190,33 +190,33 @@ class SpawnerClient:
 
     def start(
         self, arguments: Mapping[str, object], streams: Sequence[Stream], *, seconds: float
-    ) -> tuple[object, ProcessNews]:
+    ) -> tuple[object, ProcessStatus]:
         """Start a process; return what the spawner says of it, and what it will say.
 
         Raises as `ask` does; a process that is started too late is ended.
         """
-        news = ProcessNews(next(self._ids))
+        status = ProcessStatus(next(self._ids))
         with self._lock:
-            self._processes[news.number] = news  # it may end before we know that it has started
+            self._processes[status.number] = status  # it may end before we know that it has started
         try:
-            return self._request(news.number, "start", arguments, streams, seconds), news
+            return self._request(status.number, "start", arguments, streams, seconds), status
         except BaseException as error:
-            self.forget(news)
+            self.forget(status)
             if not isinstance(error, (OSError, ValueError)):
-                self.abandon(news)
+                self.abandon(status)
             raise
 
-    def abandon(self, news: ProcessNews) -> None:
-        """End a process that nobody will look after, as soon as it has been started."""
-        self.send("abandon", {"process": news.number})
+    def abandon(self, status: ProcessStatus) -> None:
+        """End a process that the caller will not look after, as soon as it has been started."""
+        self.send("abandon", {"process": status.number})
 
     def ask(self, what: str, arguments: Mapping[str, object], *, seconds: float) -> object:
         """Ask and wait for the answer.
 
         Raises:
             OSError, ValueError: What was asked for failed, there.
-            SpawnerLostError: Nobody will answer.
-            SpawnerSilentError: Nobody has answered in time.
+            SpawnerLostError: There will be no answer.
+            SpawnerSilentError: There was no answer in time.
         """
         return self._request(next(self._ids), what, arguments, (), seconds)
 
@@ -255,10 +255,10 @@ class SpawnerClient:
         with contextlib.suppress(SpawnerLostError):
             self._send({"do": what, "with": dict(arguments)})
 
-    def forget(self, news: ProcessNews) -> None:
-        """Nobody wants to know of a process any more."""
+    def forget(self, status: ProcessStatus) -> None:
+        """Drop what is known of a process."""
         with self._lock:
-            self._processes.pop(news.number, None)
+            self._processes.pop(status.number, None)
 
     def disconnect(self) -> None:
         """Break the connection: all callers who wait learn that no answer will come."""
@@ -294,26 +294,26 @@ class SpawnerClient:
                 for message in read_frames(unread, _MAX_FRAME_BYTES):
                     self._receive_message(message)
         except (OSError, ValueError, TypeError, AttributeError, KeyError):
-            pass  # the connection broke, or somebody sends nonsense: nobody is there to talk to
+            pass  # the connection broke, or what comes is not from our spawner
         with self._lock:
             self.is_lost = True
             waiting = list(self._waiting.values())
             processes = list(self._processes.values())
         for answers in waiting:
             answers.put(_LOST)
-        for news in processes:
-            news.on_change()
+        for status in processes:
+            status.on_change()
         self._on_lost()
 
     def _receive_message(self, message: dict[str, Any]) -> None:
         if "ended" in message:
             number, code = int(message["ended"]), int(message["code"])
             with self._lock:
-                news = self._processes.get(number)
-                if news is not None:
-                    news.code = code
-            if news is not None:
-                news.on_change()
+                status = self._processes.get(number)
+                if status is not None:
+                    status.code = code
+            if status is not None:
+                status.on_change()
             return
         with self._lock:
             answers = self._waiting.get(int(message["id"]))

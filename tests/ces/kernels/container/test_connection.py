@@ -1,4 +1,4 @@
-"""The line to a container whose kernel is not there, without an engine."""
+"""The channels to a container whose kernel is not there, without an engine."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from taskweaver_ext.ces.kernels.client.wire import Waker
 from taskweaver_ext.ces.kernels.container.connection import (
     ContainerConnection,
     ControlChannel,
-    PublishedPortsLine,
-    SharedFolderLine,
+    PublishedPortChannels,
+    SharedFolderChannels,
 )
 from taskweaver_ext.ces.kernels.container.description import WIRE_PORT
 from tests.support.executions import LIMIT_SECONDS
@@ -47,8 +47,8 @@ def deserted() -> Iterator[Deserted]:
     end = Waker()
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        line = SharedFolderLine(Path(folder), lambda _path: None)
-        attach = partial(line.attach, published={})
+        channels = SharedFolderChannels(Path(folder), lambda _path: None)
+        attach = partial(channels.attach, published={})
         connection = ContainerConnection(
             context=context,
             key="key",
@@ -60,13 +60,13 @@ def deserted() -> Iterator[Deserted]:
         )
         yield Deserted(connection, theirs, end)
         connection.close()
-        line.close()
+        channels.close()
     end.close()
     theirs.close()
     context.term()
 
 
-def test_a_request_that_nobody_takes_is_a_loss_and_no_hang(deserted: Deserted) -> None:
+def test_a_request_that_no_kernel_reads_is_a_loss_and_no_hang(deserted: Deserted) -> None:
     started_at = time.monotonic()
 
     deserted.connection.execute(REQUEST)
@@ -110,7 +110,7 @@ def open_in_background(port: int, opened: list[socket.socket]) -> threading.Thre
     return thread
 
 
-def test_only_who_knows_the_key_gets_a_kernels_port() -> None:
+def test_only_a_client_that_knows_the_key_gets_a_kernels_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     opened: list[socket.socket] = []
@@ -118,9 +118,9 @@ def test_only_who_knows_the_key_gets_a_kernels_port() -> None:
     never = Waker()
     published = {WIRE_PORT: port}
 
-    stranger = PublishedPortsLine("wrong").open_wire(published, LIMIT_SECONDS, never)
+    stranger = PublishedPortChannels("wrong").open_wire(published, LIMIT_SECONDS, never)
     refusal = stranger.recv(1)
-    friend = PublishedPortsLine("right").open_wire(published, LIMIT_SECONDS, never)
+    friend = PublishedPortChannels("right").open_wire(published, LIMIT_SECONDS, never)
     thread.join(LIMIT_SECONDS)
     [wire] = opened
     wire.sendall(b"hello")
@@ -139,4 +139,4 @@ def test_waiting_for_a_port_ends_with_the_container() -> None:
     end.wake()
 
     with contextlib.closing(end), pytest.raises(ConnectionError):
-        PublishedPortsLine("key").open_wire({WIRE_PORT: port}, LIMIT_SECONDS, end)
+        PublishedPortChannels("key").open_wire({WIRE_PORT: port}, LIMIT_SECONDS, end)

@@ -289,14 +289,14 @@ def test_nothing_is_sent_into_a_container_that_is_known_to_be_dead(
     fresh: bool,
 ) -> None:
     execute(own, "kept=kept", fresh=fresh)
-    somebody_else_knows = threading.Event()
+    another_thread_knows = threading.Event()
     find_death = ContainerMonitor.death
 
     def find_death_late(monitor: ContainerMonitor, wait_seconds: float = 1.0) -> KernelDeath | None:
         """The kernel's reader is the last to learn of the end."""
         if threading.current_thread().name.startswith("taskweaver-reader-"):
-            assert somebody_else_knows.wait(LIMIT_SECONDS)
-        somebody_else_knows.set()
+            assert another_thread_knows.wait(LIMIT_SECONDS)
+        another_thread_knows.set()
         return find_death(monitor, wait_seconds)
 
     monkeypatch.setattr(ContainerMonitor, "death", find_death_late)
@@ -400,7 +400,7 @@ def test_a_container_is_not_put_away_under_a_program(tmp_path: Path) -> None:
         }
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can act for somebody else")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can act for another user")
 def test_programs_of_another_user_can_be_run(tmp_path: Path) -> None:
     (tmp_path / "cwd").mkdir(mode=0o777)
     (tmp_path / "cwd").chmod(0o777)
@@ -423,7 +423,7 @@ def test_programs_of_another_user_can_be_run(tmp_path: Path) -> None:
         FRAME.pack(13) + b'{"ended": []}',
     ],
 )
-def test_somebody_who_talks_nonsense_counts_as_gone(nonsense: bytes) -> None:
+def test_a_spawner_that_talks_nonsense_counts_as_gone(nonsense: bytes) -> None:
     ours, theirs = socket.socketpair()
     lost = threading.Event()
     client = SpawnerClient(ours, lost.set, "test")
@@ -437,7 +437,7 @@ def test_somebody_who_talks_nonsense_counts_as_gone(nonsense: bytes) -> None:
     theirs.close()
 
 
-def test_who_does_not_answer_in_time_is_not_waited_for() -> None:
+def test_a_spawner_that_does_not_answer_in_time_is_not_waited_for() -> None:
     ours, theirs = socket.socketpair()
     client = SpawnerClient(ours, lambda: None, "test")
 
@@ -448,7 +448,9 @@ def test_who_does_not_answer_in_time_is_not_waited_for() -> None:
     theirs.close()
 
 
-def test_who_takes_nothing_any_more_counts_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spawner_that_reads_nothing_any_more_counts_as_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(spawner, "_SEND_SECONDS", 1)
     ours, theirs = socket.socketpair()
     lost = threading.Event()
