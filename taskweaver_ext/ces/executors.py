@@ -157,7 +157,7 @@ def _answer_from(stdin: str | bytes | None) -> OnInput | None:
     return answer
 
 
-class ContainerSites:
+class SessionSites:
     """The session's container, whichever that is at the time."""
 
     def __init__(self, kernel: KernelExecutor) -> None:
@@ -324,7 +324,7 @@ class ExecutorRegistry(Closeable):
             if mode is EnvMode.Gateway:
                 return RefusingExecutor(name, mode)
             if mode is EnvMode.Container:
-                sites = ContainerSites(self._kernel)
+                sites = SessionSites(self._kernel)
         if name == "bash" and not fresh and not is_configured:
             return ShellExecutor(
                 self._cwd,

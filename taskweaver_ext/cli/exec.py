@@ -252,7 +252,7 @@ def _container(cwd: str | None, **sizes: int | None) -> Iterator[ProgramSites]:
     # Only who runs containers pays for their machinery.
     from taskweaver_ext.ces.kernels.container.description import ContainerSettings
     from taskweaver_ext.ces.kernels.container.limits import ContainerLimits
-    from taskweaver_ext.ces.kernels.container.program_site import ProgramContainer
+    from taskweaver_ext.ces.kernels.container.program_container import ProgramContainer
 
     folder = LocalSites().working_directory(cwd)
     if error := explain_working_directory(folder, complaint_about_folder(str(folder))):

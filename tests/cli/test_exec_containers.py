@@ -18,7 +18,7 @@ from taskweaver_ext.ces.kernels.container.description import ContainerSettings
 from taskweaver_ext.ces.kernels.container.engine import Engine
 from taskweaver_ext.ces.kernels.container.image import DEFAULT_IMAGE
 from taskweaver_ext.ces.kernels.container.leftovers import OWNER_LABEL
-from taskweaver_ext.ces.kernels.container.program_site import ProgramContainer
+from taskweaver_ext.ces.kernels.container.program_container import ProgramContainer
 from taskweaver_ext.ces.process import ProcessExecutor
 from taskweaver_ext.errors import KernelStartError
 from taskweaver_ext.machine.owned_folders import Owner

@@ -1,6 +1,6 @@
 """Where programs run: the seam between executors and this machine, or a container.
 
-`LocalSites` in `local_site.py` and `ContainerSites` in `ces/registry.py` stand behind it.
+`LocalSites`, `SessionSites` (`ces/executors.py`) and `ProgramContainer` stand behind it.
 """
 
 from __future__ import annotations

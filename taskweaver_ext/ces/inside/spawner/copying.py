@@ -14,10 +14,10 @@ _READ_BYTES = 1 << 18
 
 
 class Copying:
-    """Copy a stream until it ends or nobody takes it; then both ends are closed.
+    """Copy a stream until it ends or its reader is gone; then both ends are closed.
 
     Threads:
-        It is copied on a thread of its own. `_lock` guards what was taken
+        It is copied on a thread of its own. `_lock` guards what was read
         against being counted in the middle of a read.
     """
 
@@ -34,7 +34,7 @@ class Copying:
         self._target = target
         self._path = path
         self._lock = threading.Lock()
-        self._taken_bytes = 0
+        self._read_bytes = 0
         self.has_ended = False
         try:
             threading.Thread(target=self._run, daemon=True).start()
@@ -46,20 +46,20 @@ class Copying:
         """How many bytes have been written to the source by now."""
         with self._lock:
             if self.has_ended:
-                return self._taken_bytes
+                return self._read_bytes
             waiting = fcntl.ioctl(self._source, termios.FIONREAD, bytes(4))
-            return self._taken_bytes + int(struct.unpack("i", waiting)[0])
+            return self._read_bytes + int(struct.unpack("i", waiting)[0])
 
     def _run(self) -> None:
         poller = select.poll()
         poller.register(self._source, select.POLLIN)
-        poller.register(self._target, select.POLLRDHUP)  # nobody will take what may never come
+        poller.register(self._target, select.POLLRDHUP)  # it may leave before anything comes
         try:
             # Of a named pipe, the end comes only after a beginning.
             while all(descriptor == self._source for descriptor, _ in poller.poll()):
                 with self._lock:
                     data = memoryview(os.read(self._source, _READ_BYTES))
-                    self._taken_bytes += len(data)
+                    self._read_bytes += len(data)
                 if not data:
                     return
                 while data:

@@ -19,7 +19,7 @@ def pack_frame(message: Mapping[str, Any]) -> bytes:
 
 
 def read_frames(unread: bytearray, max_bytes: int = LONGEST_FRAME) -> list[dict[str, Any]]:
-    """Take the messages that are whole; raises ValueError for what none of ours would be."""
+    """Remove and return the messages that are whole; raises ValueError for what none of ours is."""
     found = []
     while len(unread) >= FRAME.size:
         (size,) = FRAME.unpack_from(unread)

@@ -167,7 +167,7 @@ def look_at(pid: int) -> ProcessSeen | None:
 
 
 def wait_status_of(pid: int) -> int | None:
-    """How a process ended that nobody has collected yet; None when that cannot be seen."""
+    """How a process ended that its parent has not collected yet; None when that cannot be seen."""
     fields = _read(pid, "stat").rpartition(b") ")[2].split()
     return int(fields[49]) if len(fields) > 49 and fields[0] == b"Z" else None
 

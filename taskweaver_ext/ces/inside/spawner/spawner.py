@@ -1,6 +1,6 @@
 """Start programs in a container for a client outside of it, beside the container's kernel.
 
-Requests, answers and news are frames of JSON on one connection. Where a
+Requests, answers and reports are frames of JSON on one connection. Where a
 socket file is shared, the ends of pipes come along with requests; where the
 client can only reach a port, it opens a connection for each stream, and what
 goes through it is copied.
@@ -25,7 +25,7 @@ from dataclasses import asdict
 from typing import Any
 
 from .process_tree import ProcessSeen, ticks_since_boot
-from .spawner_channels import FolderLine, PortLine
+from .spawner_channels import FolderChannel, PortChannel
 from .started_process import StartedProcess, complaint_about_folder, find_program
 
 _LIVENESS_SECONDS = 0.02
@@ -35,7 +35,7 @@ _KILL = 9
 
 
 def fork_spawner(settings: dict[str, Any]) -> None:
-    """Start it in a process that is nobody's child, so that code does not meet it by waiting."""
+    """Start it in a process that is no child of ours, so that code does not meet it by waiting."""
     if child := os.fork():
         os.waitpid(child, 0)
         return
@@ -52,8 +52,8 @@ def serve(settings: dict[str, Any]) -> None:
     """Do what the client asks for until it is gone; then nothing that was started lives on."""
     os.environ.update(settings.get("environment", {}))
     address = settings["programs"]
-    line = PortLine(settings["key"], address) if isinstance(address, int) else FolderLine(address)
-    spawner = Spawner(line)
+    is_port = isinstance(address, int)
+    spawner = Spawner(PortChannel(settings["key"], address) if is_port else FolderChannel(address))
     try:
         spawner.serve()
     finally:
@@ -61,28 +61,28 @@ def serve(settings: dict[str, Any]) -> None:
 
 
 class Spawner:
-    """Answer requests and tell of ends, one after another and on one thread.
+    """Answer requests and report ends, one after another and on one thread.
 
     A program may use up all the threads that there may be in the container; then it
     must still be possible to end it.
     """
 
-    def __init__(self, line: Any) -> None:
-        self._line = line
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
         self._processes: dict[int, StartedProcess] = {}
-        self._untold: dict[int, StartedProcess] = {}
+        self._unreported: dict[int, StartedProcess] = {}
         self._keeps_leader: set[int] = set()
 
     def serve(self) -> None:
         """Answer until the client is gone."""
         while True:
             if self._wait():
-                requests = self._line.receive()
+                requests = self._channel.receive()
                 if requests is None:
                     return
                 for request in requests:
                     self._answer(request)
-            self._tell_ends()
+            self._report_ends()
 
     def kill_everything(self) -> None:
         """Kill all that was started."""
@@ -92,21 +92,21 @@ class Spawner:
     def _wait(self) -> bool:
         """Wait for something to happen; return whether the client wants something."""
         poller = select.poll()
-        poller.register(self._line.fileno(), select.POLLIN)
+        poller.register(self._channel.fileno(), select.POLLIN)
         seconds: float | None = None
-        for process in self._untold.values():
+        for process in self._unreported.values():
             if process.descriptor is None:
                 seconds = _LIVENESS_SECONDS
             else:
                 poller.register(process.descriptor, select.POLLIN)
         ready = poller.poll(None if seconds is None else seconds * 1000)
-        return any(descriptor == self._line.fileno() for descriptor, _ in ready)
+        return any(descriptor == self._channel.fileno() for descriptor, _ in ready)
 
-    def _tell_ends(self) -> None:
-        for number, process in list(self._untold.items()):
+    def _report_ends(self) -> None:
+        for number, process in list(self._unreported.items()):
             if process.has_ended():
-                del self._untold[number]
-                self._line.send({"ended": number, "code": process.wait()})
+                del self._unreported[number]
+                self._channel.send({"ended": number, "code": process.wait()})
 
     def _answer(self, request: dict[str, Any]) -> None:
         answer: dict[str, Any] = {"id": request.get("id")}
@@ -119,13 +119,13 @@ class Spawner:
         except Exception as error:  # noqa: BLE001 - the client is to hear of it, whatever it is
             answer["error"] = str(error) or type(error).__name__
         if "id" in request:
-            self._line.send(answer)
+            self._channel.send(answer)
 
     def _do(self, request: dict[str, Any]) -> Any:
         arguments = request.get("with", {})
         if request["do"] != "start":
             return getattr(self, f"_do_{request['do']}")(**arguments)
-        descriptors = self._line.open_streams(request)
+        descriptors = self._channel.open_streams(request)
         try:
             return self._start(request["id"], descriptors, **arguments)
         finally:
@@ -161,13 +161,13 @@ class Spawner:
         finally:
             if not has_open_stdin:
                 os.close(source)
-        self._processes[number] = self._untold[number] = process
+        self._processes[number] = self._unreported[number] = process
         if has_open_stdin:
             self._keeps_leader.add(number)
         return {"pid": process.pid, "mark": process.mark}
 
     def _do_abandon(self, process: int) -> None:
-        """End a process, if that was started, because nobody waits for it any more."""
+        """End a process, if that was started, because the client does not wait for it any more."""
         if process in self._processes:
             self._do_kill_all(process)
             self._do_collect(process)
@@ -193,8 +193,8 @@ class Spawner:
     def _do_collect(self, process: int) -> dict[str, Any]:
         started = self._processes.pop(process)
         if not started.has_ended(_COLLECT_SECONDS):
-            raise TimeoutError("it does not end")  # nobody else is to wait for it
-        self._untold.pop(process, None)
+            raise TimeoutError("it does not end")  # and no later request is to wait for it
+        self._unreported.pop(process, None)
         self._keeps_leader.discard(process)
         return asdict(started.collect())
 
@@ -225,8 +225,8 @@ class Spawner:
         shutil.rmtree(path, ignore_errors=True)
 
     def _do_written_bytes(self, name: str) -> int:
-        return int(self._line.written_bytes(name))
+        return int(self._channel.written_bytes(name))
 
     def _do_make_pipe(self, name: str) -> str:
-        path: str = self._line.make_pipe(name)
+        path: str = self._channel.make_pipe(name)
         return path

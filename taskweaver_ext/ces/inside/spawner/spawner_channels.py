@@ -33,7 +33,7 @@ _MAX_ENDED_COPIES = 100
 """So many streams that have ended can still be asked about."""
 
 
-class FolderLine:
+class FolderChannel:
     """A socket in a folder that both sides see; the client's descriptors come through it."""
 
     def __init__(self, path: str) -> None:
@@ -43,7 +43,7 @@ class FolderLine:
         self._descriptors: list[int] = []
 
     def fileno(self) -> int:
-        """Readable when there is a request, or nobody is there any more."""
+        """Readable when there is a request, or the client is gone."""
         return self._socket.fileno()
 
     def receive(self) -> list[dict[str, Any]] | None:
@@ -68,7 +68,7 @@ class FolderLine:
         return data
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send an answer or news."""
+        """Send an answer or a report."""
         self._socket.sendall(pack_frame(message))
 
     def open_streams(self, request: dict[str, Any]) -> list[int]:
@@ -77,12 +77,12 @@ class FolderLine:
         return descriptors
 
 
-class PortLine:
+class PortChannel:
     """A port on which the client opens one connection for requests and one for each stream.
 
     Threads:
-        One more accepts connections; `_arrived` guards those that nobody has
-        asked for yet. Each stream is copied on a thread of its own.
+        One more accepts connections; `_arrived` guards those that no
+        request has named yet. Each stream is copied on a thread of its own.
     """
 
     def __init__(self, key: str, port: int) -> None:
@@ -99,7 +99,7 @@ class PortLine:
         self._copies: dict[str, Copying] = {}
 
     def fileno(self) -> int:
-        """Readable when there is a request, or nobody is there any more."""
+        """Readable when there is a request, or the client is gone."""
         return self._socket.fileno()
 
     def receive(self) -> list[dict[str, Any]] | None:
@@ -107,7 +107,7 @@ class PortLine:
         return _receive(lambda: self._socket.recv(_READ_BYTES), self._unread)
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send an answer or news."""
+        """Send an answer or a report."""
         self._socket.sendall(pack_frame(message))
 
     def open_streams(self, request: dict[str, Any]) -> list[int]:
@@ -163,7 +163,7 @@ class PortLine:
         return theirs
 
     def _keep(self, name: str, copying: Copying) -> None:
-        """Remember a stream that somebody may ask about, even after its end."""
+        """Remember a stream that the client may ask about, even after its end."""
         ended = [name for name, copying in self._copies.items() if copying.has_ended]
         for forgotten in ended[:-_MAX_ENDED_COPIES]:
             del self._copies[forgotten]
@@ -173,7 +173,7 @@ class PortLine:
         with self._arrived:
             if not self._arrived.wait_for(lambda: name in self._connections, seconds):
                 self._refused.append(name)
-                raise TimeoutError(errno.ETIMEDOUT, f"nobody has opened {name}")
+                raise TimeoutError(errno.ETIMEDOUT, f"the client has not opened {name}")
             return self._connections.pop(name)
 
     def _refuse(self, names: Iterable[str]) -> None:
@@ -189,9 +189,9 @@ class PortLine:
             except OSError:  # there may be no more descriptors just now
                 time.sleep(_RETRY_SECONDS)
                 continue
-            self._welcome(connection)
+            self._authenticate(connection)
 
-    def _welcome(self, connection: socket.socket) -> None:
+    def _authenticate(self, connection: socket.socket) -> None:
         """Keep a connection whose other side knows the key, by the name that it says."""
         challenge = secrets.token_hex(CHALLENGE_BYTES // 2).encode()
         connection.settimeout(_PROOF_SECONDS)
@@ -214,7 +214,7 @@ class PortLine:
 
 
 def _receive(read: Callable[[], bytes], unread: bytearray) -> list[dict[str, Any]] | None:
-    """Read once and take the messages that are whole; None at the end."""
+    """Read once and return the messages that are whole; None at the end."""
     try:
         data = read()
     except OSError:

@@ -53,7 +53,7 @@ class ProcessEnd:
     """How a process came to its end."""
 
     code: int | None
-    """Its exit code, or a signal's number below zero; None when nobody knows."""
+    """Its exit code, or a signal's number below zero; None when it is not known."""
     peak_memory_bytes: int | None = None
     cpu_seconds: float | None = None
     was_out_of_memory: bool = False
@@ -61,7 +61,7 @@ class ProcessEnd:
 
 
 class StartedProcess:
-    """A process of ours; nobody else may wait for it."""
+    """A process of ours; no other code may wait for it."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class StartedProcess:
             return self._process.wait()
         try:
             ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        except ChildProcessError:  # somebody else in this program collects all children
+        except ChildProcessError:  # other code of this program collects all children
             ended = None
         if ended is None:
             return 0
@@ -187,8 +187,8 @@ class StartedProcess:
             return self._end(process.returncode)
         try:
             _, status, used = os.wait4(self.pid, 0)
-        except ChildProcessError:  # somebody else in this program collects all children
-            process.returncode = 0  # nobody is to ask again
+        except ChildProcessError:  # other code of this program collects all children
+            process.returncode = 0  # and is not to be asked for again
             return ProcessEnd(None)
         signal_number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         process.returncode = -signal_number if signal_number else os.WEXITSTATUS(status)

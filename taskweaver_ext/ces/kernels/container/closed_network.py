@@ -3,7 +3,7 @@
 Ports are published only on a bridge, and a bridge leads to the host and, through
 it, to other machines. Two things are taken from it: the other containers, and the
 way out. An engine sends what is for other machines to an address that it can be
-told; here that is one that nobody has. What remains is the host itself, at the
+told; here that is one that no machine has. What remains is the host itself, at the
 bridge's own address.
 """
 
@@ -23,7 +23,7 @@ _OPTIONS = {
     "com.docker.network.bridge.enable_ip_masquerade": "false",
     "com.docker.network.bridge.enable_icc": "false",
 }
-_WAY_OUT = "DefaultGatewayIPv4"
+_GATEWAY = "DefaultGatewayIPv4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ClosedNetwork:
 
     id: str
     leads_out: bool
-    """Whether the engine has not done as it was told, so that other machines hear the code."""
+    """Whether the engine has not done as it was told, so that the code can reach other machines."""
 
 
 def ensure_closed_network(engine: Engine) -> ClosedNetwork:
@@ -40,9 +40,9 @@ def ensure_closed_network(engine: Engine) -> ClosedNetwork:
     if (found := _find(engine)) is not None:
         return found
     subnet = _find_free_subnet(engine)
-    nobody = str(ipaddress.ip_network(subnet).broadcast_address - 1)
+    unused = str(ipaddress.ip_network(subnet).broadcast_address - 1)
     try:
-        engine.create_network(NAME, _OPTIONS, subnet=subnet, addresses={_WAY_OUT: nobody})
+        engine.create_network(NAME, _OPTIONS, subnet=subnet, addresses={_GATEWAY: unused})
     except EngineError:
         # Another process may have been faster, and has its name or its addresses.
         if (found := _find(engine)) is not None:
@@ -63,7 +63,7 @@ def _find(engine: Engine) -> ClosedNetwork | None:
 
 def _is_sealed(network: Mapping[str, Any]) -> bool:
     configuration = (network.get("IPAM") or {}).get("Config") or ()
-    return any(_WAY_OUT in (entry.get("AuxiliaryAddresses") or {}) for entry in configuration)
+    return any(_GATEWAY in (entry.get("AuxiliaryAddresses") or {}) for entry in configuration)
 
 
 def _find_free_subnet(engine: Engine) -> str:

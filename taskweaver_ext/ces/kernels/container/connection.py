@@ -1,8 +1,8 @@
-"""The line to a kernel in a container: sockets in a shared folder, or published ports.
+"""The channels to a kernel in a container: sockets in a shared folder, or published ports.
 
 In a shared folder we listen and the kernel connects, so that the folder can
 be read-only to it. Published ports are the other way round: the kernel
-listens, and whoever connects proves to know the key.
+listens, and the client that connects proves to know the key.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import select
 import socket
 import struct
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +30,7 @@ from taskweaver_ext.ces.kernels.client.host import (
     MessageReceived,
     Received,
 )
+from taskweaver_ext.ces.kernels.client.jupyter_messages import MessageFormat
 from taskweaver_ext.ces.kernels.client.wire import (
     CONTROL_PORT,
     HEARTBEAT_PORT,
@@ -48,10 +50,13 @@ from taskweaver_ext.ces.kernels.container.description import (
 LimitsMet = Callable[[Mapping[str, Any]], list[str]]
 """Given how an execution ended, says which limits it met."""
 
+AttachChannel = Callable[["zmq.Socket[bytes]", int], None]
+"""Binds or connects a channel that has one of the numbers of `client/wire.py`."""
+
 _RETRY_SECONDS = 0.02
 
 
-class KernelLine(Protocol):
+class KernelChannels(Protocol):
     """How one kernel is reached; made before its container, closed after it."""
 
     def kernel_settings(self) -> dict[str, Any]:
@@ -61,29 +66,33 @@ class KernelLine(Protocol):
         """Where Jupyter's channels are, as the kernel sees it."""
 
     def open_wire(self, published: Mapping[int, int], seconds: float, end: Waker) -> socket.socket:
-        """Wait for the side socket; raises TimeoutError, or ConnectionError when `end` woke."""
+        """Wait for the side socket; raises TimeoutError, or ConnectionError when `end` woke.
 
-    def attach(self, channel: zmq.Socket[bytes], port: int) -> None:
+        Args:
+            published: Where the container's ports are found on this machine.
+        """
+
+    def attach(self, channel: zmq.Socket[bytes], port: int, published: Mapping[int, int]) -> None:
         """Bind or connect one of our channels."""
 
     def close(self) -> None:
         """Let go of what it opened itself."""
 
 
-class SharedFolderLine:
+class SharedFolderChannels:
     """Sockets in a folder that both sides see."""
 
-    def __init__(self, folder: Path, give_away: Callable[[Path], None]) -> None:
+    def __init__(self, folder: Path, chown: Callable[[Path], None]) -> None:
         """Listen in a folder.
 
         Args:
-            give_away: Lets the container's user have a socket there.
+            chown: Lets the container's user own a socket there.
         """
         self._folder = folder
-        self._give_away = give_away
+        self._chown = chown
         self._listener = WireListener(folder / "wire")
         try:
-            give_away(folder / "wire")
+            chown(folder / "wire")
         except OSError:
             self._listener.close()
             raise
@@ -111,21 +120,20 @@ class SharedFolderLine:
             return self._listener.accept()
         raise ConnectionError if ready else TimeoutError
 
-    def attach(self, channel: zmq.Socket[bytes], port: int) -> None:
+    def attach(self, channel: zmq.Socket[bytes], port: int, published: Mapping[int, int]) -> None:
         path = self._folder / f"channel-{port}"
         channel.bind(f"ipc://{path}")
-        self._give_away(path)
+        self._chown(path)
 
     def close(self) -> None:
         self._listener.close()
 
 
-class PublishedPortsLine:
+class PublishedPortChannels:
     """TCP ports of the container, published on this machine's 127.0.0.1."""
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self._published: Mapping[int, int] = {}
 
     def kernel_settings(self) -> dict[str, Any]:
         return {"socket_path": f"tcp://{self._key}@0.0.0.0:{WIRE_PORT}"}
@@ -142,26 +150,27 @@ class PublishedPortsLine:
         }
 
     def open_wire(self, published: Mapping[int, int], seconds: float, end: Waker) -> socket.socket:
-        self._published = published
+        if WIRE_PORT not in published:
+            raise ConnectionError("the engine has published no ports of the container")
         poller = select.poll()
         poller.register(end.fileno(), select.POLLIN)
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if wire := connect_to_port(self._published[WIRE_PORT], self._key):
+            if wire := connect_to_port(published[WIRE_PORT], self._key):
                 return wire
             if poller.poll(_RETRY_SECONDS * 1000):
                 raise ConnectionError
         raise TimeoutError
 
-    def attach(self, channel: zmq.Socket[bytes], port: int) -> None:
-        channel.connect(f"tcp://127.0.0.1:{self._published[CHANNEL_PORTS[port]]}")
+    def attach(self, channel: zmq.Socket[bytes], port: int, published: Mapping[int, int]) -> None:
+        channel.connect(f"tcp://127.0.0.1:{published[CHANNEL_PORTS[port]]}")
 
     def close(self) -> None:
         pass
 
 
 def connect_to_port(port: int, key: str, name: str = "") -> socket.socket | None:
-    """Connect to a published port and prove to know the key; None while nobody listens.
+    """Connect to a published port and prove to know the key; None until the kernel listens.
 
     Until then the engine's proxy accepts only to hang up.
 
@@ -184,21 +193,60 @@ def connect_to_port(port: int, key: str, name: str = "") -> socket.socket | None
     return None
 
 
-class ContainerConnection(WireConnection):
-    """A `WireConnection` that also tells what happens to the container.
+class ControlChannel:
+    """Interrupt a kernel, from any thread.
 
     Threads:
-        As its base; `tell` is safe from any thread, because a deque and
-        `wake` are all it touches.
+        `_lock` guards the socket, which has no thread of its own.
+    """
+
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], key: str, attach: AttachChannel
+    ) -> None:
+        self._lock = threading.Lock()
+        self._format = MessageFormat(key)
+        self._socket = context.socket(zmq.DEALER)
+        self._socket.linger = 0
+        try:
+            attach(self._socket, CONTROL_PORT)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def request_interrupt(self, ordinal: int) -> None:
+        """Ask the kernel to interrupt itself and its children, if this request is what it runs."""
+        with self._lock, contextlib.suppress(zmq.Again):
+            if self._socket.closed:
+                return
+            with contextlib.suppress(zmq.Again):
+                while True:  # earlier replies, which tell nothing
+                    self._socket.recv_multipart(zmq.NOBLOCK)
+            meant = {"taskweaver": {"ordinal": ordinal}}
+            message = self._format.pack("interrupt_request", {}, metadata=meant)
+            self._socket.send_multipart(message, zmq.NOBLOCK)
+
+    def close(self) -> None:
+        """Close it; there is nothing to interrupt any more."""
+        with self._lock:
+            self._socket.close()
+
+
+class ContainerConnection(WireConnection):
+    """A `WireConnection` that also says what happens to the container.
+
+    Threads:
+        As its base; `notify` is safe from any thread, because a deque and
+        `wake` are all it touches, and so is `interrupt`.
     """
 
     def __init__(
         self,
         *,
-        line: KernelLine,
         context: zmq.Context[zmq.Socket[bytes]],
         key: str,
         wire: socket.socket,
+        attach: AttachChannel,
+        control: ControlChannel,
         death_descriptor: int,
         limits_met: LimitsMet,
         paths: tuple[str, str] | None = None,
@@ -209,10 +257,11 @@ class ContainerConnection(WireConnection):
             limits_met: Asked before and after each execution.
             paths: The working directory inside and outside, where they differ.
         """
-        self._line = line
+        self._attach_channel = attach
         super().__init__(
             context=context, address="", key=key, wire=wire, death_descriptor=death_descriptor
         )
+        self._control = control
         self._limits_met = limits_met
         self._paths = paths
         self._notices: deque[HostNotice] = deque()
@@ -221,17 +270,26 @@ class ContainerConnection(WireConnection):
         """The kernel's process as this machine numbers it, where that can be told."""
 
     def _attach(self, channel: zmq.Socket[bytes], port: int) -> None:
-        self._line.attach(channel, port)
+        self._attach_channel(channel, port)
+
+    def interrupt(self) -> None:
+        """Interrupt the execution that was requested last; not the next one, should it be late."""
+        self._control.request_interrupt(self.latest_ordinal)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._control.close()
+        super().close()
 
     @property
     def is_running(self) -> bool:
         """Whether an execution of code is under way."""
         return self._is_running
 
-    def tell(self, notice: HostNotice) -> None:
-        """Tell the running execution something, or the next one."""
+    def notify(self, notice: HostNotice) -> None:
+        """Let the running execution know of something, or the next one."""
         if notice.status == "resumed" and not self._is_running and self._has_paused_untold():
-            self._notices.pop()  # nobody was held up
+            self._notices.pop()  # no code was held up
             return
         self._notices.append(notice)
         self.wake()

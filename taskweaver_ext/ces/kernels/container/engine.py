@@ -1,4 +1,4 @@
-"""The Docker engine: one line to it for all sessions of this process, one thread for its events.
+"""The Docker engine: one client for all sessions of this process, one thread for its events.
 
 The SDK ends here: nothing else imports it, and its errors leave this module
 as one of the four below.
@@ -81,10 +81,10 @@ class Engine:
     def __init__(self, url: str) -> None:
         """Connect; raises EngineGoneError."""
         self.url = url
-        self._knocking_client = _connect(url, _ANSWER_SECONDS)
-        version = self._knocking_client.api_version
+        self._ping_client = _connect(url, _ANSWER_SECONDS)
+        version = self._ping_client.api_version
         self._client = _connect(url, _CALL_SECONDS, version)
-        self._impatient_client = _connect(url, _STATE_SECONDS, version)
+        self._state_client = _connect(url, _STATE_SECONDS, version)
         self._events = EngineEvents(self)
         self._traits: EngineTraits | None = None
         self._uses = itertools.count()
@@ -93,14 +93,14 @@ class Engine:
         making was not answered."""
 
     def is_used_first(self) -> bool:
-        """True for whoever asks first in this process."""
+        """True for the first caller in this process."""
         return next(self._uses) == 0
 
     @property
     def traits(self) -> EngineTraits:
         """What it says about itself; asked once."""
         if self._traits is None:
-            with self._asking():
+            with self._pinged():
                 self._traits = _traits(self._client.info())
         return self._traits
 
@@ -116,7 +116,7 @@ class Engine:
 
     def create(self, name: str, description: Mapping[str, Any]) -> tuple[str, list[str]]:
         """Create a container as the engine's API describes it; return its id and warnings."""
-        with self._asking():
+        with self._pinged():
             pass
         try:
             with _translated(self.url):
@@ -142,7 +142,7 @@ class Engine:
     def state(self, container: str) -> dict[str, Any]:
         """Whether a container runs or how it ended; an engine that takes long counts as gone."""
         with _translated(self.url):
-            found: dict[str, Any] = self._impatient_client.inspect_container(container)
+            found: dict[str, Any] = self._state_client.inspect_container(container)
         return dict(found["State"])
 
     def has_ended(self, container: str) -> bool:
@@ -156,19 +156,19 @@ class Engine:
         """Whether the engine is there."""
         try:
             with _translated(self.url):
-                return bool(self._impatient_client.ping())
+                return bool(self._state_client.ping())
         except EngineError:
             return False
 
     def kill(self, container: str) -> None:
         """Kill everything in a container; a paused one too."""
-        with self._asking():
+        with self._pinged():
             self._client.kill(container)
 
     def remove(self, container: str) -> None:
         """Kill and remove a container; one that is gone or going already is no error."""
         try:
-            with self._asking():
+            with self._pinged():
                 self._client.remove_container(container, force=True, v=True)
         except NotInEngineError:
             pass
@@ -188,7 +188,7 @@ class Engine:
 
     def list_ours(self) -> list[dict[str, Any]]:
         """All containers that carry our label, running or not."""
-        with self._asking():
+        with self._pinged():
             found: list[dict[str, Any]] = self._client.containers(
                 all=True, filters={"label": LABEL}
             )
@@ -303,24 +303,24 @@ class Engine:
             return self._client.events(decode=True, filters={"type": "container", "label": LABEL})
 
     def watch(self, container: str, on_change: OnChange) -> None:
-        """Tell, on a thread of ours, what happens to a container."""
+        """Call back, on a thread of ours, for what happens to a container."""
         self._events.watch(container, on_change)
 
     def unwatch(self, container: str) -> None:
-        """Stop telling; the thread ends when nothing is left to watch."""
+        """Stop calling back; the thread ends when nothing is left to watch."""
         self._events.unwatch(container)
 
     def close(self) -> None:
-        """Let go of the line and the thread."""
+        """Close the clients and end the thread."""
         self._events.close()
-        for client in (self._impatient_client, self._knocking_client, self._client):
+        for client in (self._state_client, self._ping_client, self._client):
             client.close()
 
     @contextlib.contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _pinged(self) -> Iterator[None]:
         """Turn errors into ours; an engine that hangs is noticed before much is asked of it."""
         with _translated(self.url):
-            self._knocking_client.ping()
+            self._ping_client.ping()
             yield
 
 
@@ -353,7 +353,7 @@ def _translated(url: str) -> Iterator[None]:
     place = url.removeprefix("unix://")
     try:
         if place != url:
-            _knock(place)
+            _check_listening(place)
         yield
     except docker.errors.NotFound as error:
         raise NotInEngineError(str(error.explanation or error)) from error
@@ -376,11 +376,11 @@ def _translated(url: str) -> Iterator[None]:
         raise EngineGoneError(reason, advice_about_engine(url, trouble)) from error
 
 
-def _knock(path: str) -> None:
-    """Raise an OSError when nobody listens; the SDK would leave a socket open in that case."""
-    with socket.socket(socket.AF_UNIX) as knocking:
-        knocking.settimeout(_STATE_SECONDS)
-        knocking.connect(path)
+def _check_listening(path: str) -> None:
+    """Raise an OSError when no engine listens; the SDK would leave a socket open in that case."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(_STATE_SECONDS)
+        probe.connect(path)
 
 
 def _raise_if_failed(step: Mapping[str, Any]) -> None:

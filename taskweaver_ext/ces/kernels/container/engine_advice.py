@@ -6,7 +6,7 @@ import sys
 from typing import Literal, TypeAlias
 
 Trouble: TypeAlias = Literal["absent", "denied", "silent"]
-"""Nobody listens; this user may not use it; somebody listens and does not answer."""
+"""No engine listens; this user may not use it; it listens and does not answer."""
 
 
 def advice_about_engine(url: str, trouble: Trouble) -> str:

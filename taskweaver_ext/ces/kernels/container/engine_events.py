@@ -1,4 +1,4 @@
-"""One thread that hears what happens to containers and tells whom it concerns."""
+"""One thread that reads the events of an engine and calls the watchers of its containers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class EventSource(Protocol):
 
 
 class EngineEvents:
-    """One thread that hears the engine's events and tells whom they concern.
+    """One thread that reads the engine's events and calls the watchers of containers.
 
     Threads:
         `_lock` guards all fields; it is not held while calling out or while
@@ -64,7 +64,7 @@ class EngineEvents:
         self._listening: _Listening | None = None
 
     def watch(self, container: str, on_change: OnChange) -> None:
-        """Tell, on the thread, what happens to a container from now on."""
+        """Call back, on the thread, for what happens to a container from now on."""
         with self._lock:
             self._watchers[container] = on_change
             if self._listening is None:
@@ -82,7 +82,7 @@ class EngineEvents:
         listening.is_open.wait(_OPEN_SECONDS)
 
     def unwatch(self, container: str) -> None:
-        """Stop telling; the thread ends when nothing is left to watch."""
+        """Stop calling back; the thread ends when nothing is left to watch."""
         with self._lock:
             self._watchers.pop(container, None)
             if self._watchers:
@@ -92,7 +92,7 @@ class EngineEvents:
             listening.stop()
 
     def close(self) -> None:
-        """Stop telling anybody anything."""
+        """Stop calling back for all containers."""
         with self._lock:
             listening, self._listening = self._listening, None
             self._watchers.clear()
@@ -108,36 +108,36 @@ class EngineEvents:
                     break
                 if engine_is_gone:
                     engine_is_gone = False
-                    self._tell_all("engine_back")
-                self._tell_what_was_missed()
+                    self._dispatch_to_all("engine_back")
+                self._dispatch_missed_ends()
                 listening.is_open.set()
                 for event in stream:
-                    self._tell(str(event.get("id")), str(event.get("Action")))
+                    self._dispatch(str(event.get("id")), str(event.get("Action")))
             except Exception as error:  # noqa: BLE001 - a broken stream raises all kinds of things
                 _log.debug("the engine's events ended: %s", error)
             if listening.is_stopped.is_set():
                 break
             if not engine_is_gone and not self._engine.answers():
                 engine_is_gone = True
-                self._tell_all("engine_gone")
-            listening.is_open.set()  # nobody waits for an engine that is not there
+                self._dispatch_to_all("engine_gone")
+            listening.is_open.set()  # no caller waits for an engine that is not there
             listening.is_stopped.wait(_LOOK_AGAIN_SECONDS)
 
-    def _tell_what_was_missed(self) -> None:
-        """Tell of containers that ended while nobody listened."""
+    def _dispatch_missed_ends(self) -> None:
+        """Dispatch the ends of containers that came between two streams."""
         with self._lock:
             containers = list(self._watchers)
         for container in containers:
             if self._engine.has_ended(container):
-                self._tell(container, "die")
+                self._dispatch(container, "die")
 
-    def _tell(self, container: str, action: str) -> None:
+    def _dispatch(self, container: str, action: str) -> None:
         with self._lock:
             on_change = self._watchers.get(container)
         if on_change is not None and (change := _CHANGES.get(action)):
             on_change(change)
 
-    def _tell_all(self, change: ContainerChange) -> None:
+    def _dispatch_to_all(self, change: ContainerChange) -> None:
         with self._lock:
             watchers = list(self._watchers.values())
         for on_change in watchers:
@@ -146,7 +146,7 @@ class EngineEvents:
 
 @dataclass
 class _Listening:
-    """One life of the events thread."""
+    """One run of the events thread."""
 
     thread: threading.Thread = field(default_factory=threading.current_thread)
     is_open: threading.Event = field(default_factory=threading.Event)

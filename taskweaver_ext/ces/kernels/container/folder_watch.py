@@ -12,11 +12,11 @@ from pathlib import Path
 _LOOK_SECONDS = 0.5
 _MEASURE_SECONDS = 10.0
 _MAX_DEPTH = 100
-"""Nobody's folders are nested deeper, and looking into them takes longer the deeper they are."""
+"""Honest folders are not nested deeper, and a look takes longer the deeper they are."""
 
 
 class FolderWatch:
-    """Watch how much is added to a folder, and tell when that is too much.
+    """Watch how much is added to a folder, and call back when that is too much.
 
     Threads:
         A thread of its own, which ends with `stop`. `on_too_much` is called

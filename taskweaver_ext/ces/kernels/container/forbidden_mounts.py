@@ -11,8 +11,8 @@ from taskweaver_ext.machine.owned_folders import PREFIX, owned_parents
 _ENGINES = ("/run/docker.sock", "/run/containerd", "/run/podman")
 
 
-def ways_out(engine_url: str) -> dict[Path, str]:
-    """What code must not reach, and what it is; also read-only: who sees a socket may use it."""
+def forbidden_mounts(engine_url: str) -> dict[Path, str]:
+    """What code must not reach, and what it is; not even read-only: sockets seen can be used."""
     found = {Path(path): "the socket of a container engine" for path in _ENGINES}
     if engine_url.startswith("unix://"):
         found[Path(engine_url.removeprefix("unix://"))] = "the engine's socket"
@@ -21,13 +21,13 @@ def ways_out(engine_url: str) -> dict[Path, str]:
     return found
 
 
-def refuse_ways_out(folders: Iterable[Path], ways: Mapping[Path, str]) -> None:
-    """Raise KernelStartError for a folder that holds any of these."""
+def refuse_forbidden_mounts(folders: Iterable[Path], forbidden: Mapping[Path, str]) -> None:
+    """Raise KernelStartError for a folder that holds any of these paths."""
     for folder in folders:
-        for way, what in ways.items():
-            if way.resolve().is_relative_to(folder.resolve()):
+        for path, what in forbidden.items():
+            if path.resolve().is_relative_to(folder.resolve()):
                 raise KernelStartError(
-                    f"The folder {folder} cannot be given to a container: it holds {what} ({way}),"
+                    f"The folder {folder} cannot be given to a container: it holds {what} ({path}),"
                     " with which code could leave the container. Choose a folder that holds only"
                     " what the code needs."
                 )

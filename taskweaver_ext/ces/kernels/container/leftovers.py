@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import stat
+import threading
 
 from taskweaver_ext.ces.kernels.container.engine import LABEL, Engine, EngineError
 from taskweaver_ext.machine.owned_folders import PREFIX, Owner
@@ -23,6 +24,17 @@ FOLDER_LABEL = f"{LABEL}.folder"
 _FOLDER = re.compile(rf"/tmp/{PREFIX}[\w-]+")
 
 _log = logging.getLogger(__name__)
+
+
+def start_removing_leftovers(engine: Engine) -> threading.Thread | None:
+    """Remove them while a container starts, once for each engine; the caller joins the thread."""
+    if not engine.is_used_first() and not engine.unremoved:
+        return None
+    thread = threading.Thread(
+        target=_remove_and_log, args=(engine,), name="taskweaver-leftovers", daemon=True
+    )
+    thread.start()
+    return thread
 
 
 def remove_leftovers(engine: Engine) -> list[str]:
@@ -47,6 +59,14 @@ def remove_leftovers(engine: Engine) -> list[str]:
         removed.append(name)
     engine.unremoved -= unremoved  # they are gone now, or have never been
     return removed
+
+
+def _remove_and_log(engine: Engine) -> None:
+    try:
+        for name in remove_leftovers(engine):
+            _log.info("removed the container %s, whose owner is gone", name)
+    except EngineError as error:
+        _log.warning("containers of crashed processes could not be looked for: %s", error)
 
 
 def _remove_folder(path: str) -> None:

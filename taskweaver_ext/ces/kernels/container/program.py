@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
-from typing import Any, Protocol
+from typing import Any
 
 from taskweaver_ext.ces.execution.notices import HostNotice
 from taskweaver_ext.ces.execution.results import KernelDeath
@@ -14,26 +14,20 @@ from taskweaver_ext.ces.inside.spawner.process_tree import ProcessSeen
 from taskweaver_ext.ces.inside.spawner.started_process import ProcessEnd
 from taskweaver_ext.ces.kernels.client.wire import Waker
 from taskweaver_ext.ces.kernels.container.limits import LimitCounter
-from taskweaver_ext.ces.kernels.container.spawner import ProcessNews, SpawnerClient
+from taskweaver_ext.ces.kernels.container.monitor import ContainerMonitor
+from taskweaver_ext.ces.kernels.container.spawner import (
+    PAUSED_SECONDS,
+    ProcessStatus,
+    SpawnerClient,
+    SpawnerLostError,
+    SpawnerSilentError,
+    answer_seconds,
+)
 from taskweaver_ext.ces.programs.process_output import ReadEnd
 
 _KILLED = -9
-
-
-class ProgramKeeper(Protocol):
-    """Where a program runs, as the program sees it; safe from any thread."""
-
-    def ask_of(self, client: SpawnerClient, what: str, **arguments: object) -> object:
-        """Ask something that cannot fail there; None when nobody answers."""
-
-    def insist_on(self, client: SpawnerClient, what: str, **arguments: object) -> object:
-        """As `ask_of`; a container that does not even do this is ended."""
-
-    def forget(self, program: ContainerProgram) -> None:
-        """A program has been collected."""
-
-    def death(self) -> KernelDeath:
-        """How the container ended, if anybody knows."""
+_KILL_SECONDS = 7.0
+"""Longer than the spawner itself tries to kill a program's processes."""
 
 
 class ContainerProgram:
@@ -42,19 +36,21 @@ class ContainerProgram:
     def __init__(
         self,
         *,
-        site: ProgramKeeper,
         client: SpawnerClient,
+        monitor: ContainerMonitor,
         started: object,
-        news: ProcessNews,
+        status: ProcessStatus,
         stdin: int | None,
         stdout: ReadEnd,
         stderr: ReadEnd | None,
         limits: LimitCounter,
+        on_collect: Callable[[ContainerProgram], None],
     ) -> None:
         """A process that was just started.
 
         Args:
             started: What the spawner says of it.
+            on_collect: Called when it has been collected.
 
         Raises:
             OSError: There is no room for it here.
@@ -62,14 +58,15 @@ class ContainerProgram:
         """
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
         self.mark, self.pid = _mark_and_pid(started)
-        self._site = site
         self._client = client
-        self._news = news
+        self._monitor = monitor
+        self._status = status
         self._limits = limits
+        self._on_collect = on_collect
         self._notices: deque[HostNotice] = deque()
         self._waker = Waker()
         self.descriptor: int | None = self._waker.fileno()
-        news.on_change = self._waker.wake
+        status.on_change = self._waker.wake
         if self.has_ended():
             self._waker.wake()
 
@@ -80,9 +77,9 @@ class ContainerProgram:
 
     def has_ended(self) -> bool:
         """Whether it has ended, or its container has."""
-        return self._news.code is not None or self._client.is_lost
+        return self._status.code is not None or self._client.is_lost
 
-    def tell(self, notice: HostNotice) -> None:
+    def notify(self, notice: HostNotice) -> None:
         """Something happens to the container; from any thread."""
         self._notices.append(notice)
         self._waker.wake()
@@ -100,15 +97,15 @@ class ContainerProgram:
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
-        self._client.tell("signal", {"process": self._news.number, "number": int(number)})
+        self._client.send("signal", {"process": self._status.number, "number": int(number)})
 
     def signal_group(self, number: int) -> None:
         """Send its group a signal."""
-        self._client.tell("signal_group", {"process": self._news.number, "number": int(number)})
+        self._client.send("signal_group", {"process": self._status.number, "number": int(number)})
 
     def members(self) -> list[ProcessSeen]:
         """What lives of it in the container."""
-        found = self._ask("members", process=self._news.number)
+        found = self._ask("members", process=self._status.number)
         return [_process_seen(entry) for entry in found] if isinstance(found, list) else []
 
     def signal_members(
@@ -117,7 +114,7 @@ class ContainerProgram:
         """Send a signal to some of them, and wait a moment for their end."""
         self._insist_on(
             "signal_members",
-            process=self._news.number,
+            process=self._status.number,
             members=[asdict(seen) for seen in members],
             number=int(number),
             wait_seconds=wait_seconds,
@@ -125,35 +122,48 @@ class ContainerProgram:
 
     def kill_all(self) -> None:
         """Kill it with everything it started."""
-        self._insist_on("kill_all", process=self._news.number)
+        self._insist_on("kill_all", process=self._status.number)
 
     def wait(self) -> int:
         """Its exit code; as killed, when its container ended with it."""
-        code = self._news.code
+        code = self._status.code
         return _KILLED if code is None else code
 
     def collect(self) -> ProcessEnd:
         """Let go of it, and say how it ended."""
-        end = self._insist_on("collect", process=self._news.number)
-        self._client.forget(self._news)
-        self._site.forget(self)
+        end = self._insist_on("collect", process=self._status.number)
+        self._client.forget(self._status)
+        self._on_collect(self)
         self._waker.close()
         self.descriptor = None
-        return _process_end(end, self._news.code)
+        return _process_end(end, self._status.code)
 
     def death(self) -> KernelDeath | None:
         """How its container ended, if that is why it has."""
-        return self._site.death() if self._news.code is None and self._client.is_lost else None
+        is_lost = self._status.code is None and self._client.is_lost
+        return self._monitor.death_of_lost() if is_lost else None
 
     def limits_met(self) -> list[str]:
         """The container's limits that were met since this was asked last."""
         return self._limits.newly_met({})
 
     def _ask(self, what: str, **arguments: object) -> object:
-        return self._site.ask_of(self._client, what, **arguments)
+        """Ask something that cannot fail there; None when there is no answer."""
+        with contextlib.suppress(OSError, ValueError, SpawnerLostError, SpawnerSilentError):
+            seconds = answer_seconds(is_paused=self._monitor.is_paused)
+            return self._client.ask(what, arguments, seconds=seconds)
+        return None
 
     def _insist_on(self, what: str, **arguments: object) -> object:
-        return self._site.insist_on(self._client, what, **arguments)
+        """As `_ask`; a container that does not even do this is paused or stuck: it is killed."""
+        seconds = PAUSED_SECONDS if self._monitor.is_paused else _KILL_SECONDS
+        try:
+            return self._client.ask(what, arguments, seconds=seconds)
+        except SpawnerSilentError:
+            self._monitor.kill_because("killed, because it did not answer when asked to stop")
+        except (OSError, ValueError, SpawnerLostError):
+            pass
+        return None
 
 
 def _mark_and_pid(started: object) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""The line to the process that starts programs in a container (`kernel_runtime/spawner.py`).
+"""The channel to the process that starts programs in a container (`inside/spawner/spawner.py`).
 
 Code in the container runs as the same user as that process and may take its
 place: what comes from it is checked, bounded, and never more than numbers and texts.
@@ -28,20 +28,28 @@ from taskweaver_ext.ces.kernels.client.wire import WireListener
 from taskweaver_ext.ces.kernels.container.connection import connect_to_port
 from taskweaver_ext.ces.kernels.container.description import INSIDE_FOLDER, PROGRAMS_PORT
 
+PAUSED_SECONDS = 0.5
+"""How long a paused container is waited for: it may be resumed this moment."""
+_ANSWER_SECONDS = 10.0
 _CONNECT_SECONDS = 20.0
 _RETRY_SECONDS = 0.02
 _SEND_SECONDS = 10
-"""Who takes nothing for so long is not there any more."""
+"""A spawner that reads nothing for so long is gone."""
 _MAX_FRAME_BYTES = 1 << 24
 _READ_BYTES = 1 << 18
 
 
+def answer_seconds(*, is_paused: bool) -> float:
+    """How long to wait for an answer."""
+    return PAUSED_SECONDS if is_paused else _ANSWER_SECONDS
+
+
 class SpawnerLostError(Exception):
-    """Nobody in the container will ever answer."""
+    """The spawner will never answer."""
 
 
 class SpawnerSilentError(Exception):
-    """Nobody in the container has answered in time."""
+    """The spawner has not answered in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +62,20 @@ class Stream:
     """The other end, if it is to be sent along."""
 
 
-class SpawnerLine(Protocol):
+class SpawnerChannel(Protocol):
     """How the spawner of one container is reached; made before its container, closed after it."""
 
     address: str | int
     """Where the spawner finds us, or waits for us."""
 
-    def published_at(self, ports: Mapping[int, int]) -> None:
-        """Where the container's ports are found on this machine, once it runs."""
+    def connect(self, published: Mapping[int, int], is_over: Callable[[], bool]) -> socket.socket:
+        """Open the connection for requests; raises SpawnerLostError or SpawnerSilentError.
 
-    def connect(self, is_over: Callable[[], bool]) -> socket.socket:
-        """Open the connection for requests; raises SpawnerLostError or SpawnerSilentError."""
+        Args:
+            published: Where the container's ports are found on this machine.
+        """
 
-    def open_stream(self, *, is_input: bool = False) -> Stream:
+    def open_stream(self, published: Mapping[int, int], *, is_input: bool = False) -> Stream:
         """A stream for a process that is about to be started.
 
         Raises OSError or SpawnerSilentError.
@@ -76,24 +85,21 @@ class SpawnerLine(Protocol):
         """Let go of what it opened itself."""
 
 
-class SharedFolderSpawnerLine:
+class SharedFolderSpawnerChannel:
     """A socket in the shared folder; the ends of pipes are sent through it."""
 
     address: str | int = f"{INSIDE_FOLDER}/programs"
 
-    def __init__(self, folder: Path, give_away: Callable[[Path], None]) -> None:
+    def __init__(self, folder: Path, chown: Callable[[Path], None]) -> None:
         self._listener = WireListener(folder / "programs")
         try:
-            give_away(folder / "programs")
+            chown(folder / "programs")
         except OSError:
             self._listener.close()
             raise
 
-    def published_at(self, ports: Mapping[int, int]) -> None:
-        """There are none."""
-
-    def connect(self, is_over: Callable[[], bool]) -> socket.socket:
-        """Take the connection that the spawner opened when it started."""
+    def connect(self, _published: Mapping[int, int], is_over: Callable[[], bool]) -> socket.socket:
+        """Accept the connection that the spawner opened when it started."""
         deadline = time.monotonic() + _CONNECT_SECONDS
         poller = select.poll()
         poller.register(self._listener.fileno(), select.POLLIN)
@@ -102,7 +108,7 @@ class SharedFolderSpawnerLine:
                 return self._listener.accept()
         raise SpawnerLostError if is_over() else SpawnerSilentError
 
-    def open_stream(self, *, is_input: bool = False) -> Stream:
+    def open_stream(self, _published: Mapping[int, int], *, is_input: bool = False) -> Stream:
         """A pipe."""
         receiver, sender = os.pipe()
         ours, theirs = (sender, receiver) if is_input else (receiver, sender)
@@ -113,33 +119,30 @@ class SharedFolderSpawnerLine:
         self._listener.close()
 
 
-class PublishedPortSpawnerLine:
+class PublishedPortSpawnerChannel:
     """A published port, with a connection for each stream."""
 
     address: str | int = PROGRAMS_PORT
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self._port = 0
 
-    def published_at(self, ports: Mapping[int, int]) -> None:
-        """Take ours."""
-        self._port = ports[PROGRAMS_PORT]
-
-    def connect(self, is_over: Callable[[], bool]) -> socket.socket:
+    def connect(self, published: Mapping[int, int], is_over: Callable[[], bool]) -> socket.socket:
         """Connect as soon as the spawner listens."""
+        if PROGRAMS_PORT not in published:
+            raise SpawnerLostError  # it has ended before its ports could be known
         deadline = time.monotonic() + _CONNECT_SECONDS
         poller = select.poll()
         while not is_over() and time.monotonic() < deadline:
-            if connection := connect_to_port(self._port, self._key, CONTROL):
+            if connection := connect_to_port(published[PROGRAMS_PORT], self._key, CONTROL):
                 return connection
             poller.poll(_RETRY_SECONDS * 1000)
         raise SpawnerLostError if is_over() else SpawnerSilentError
 
-    def open_stream(self, *, is_input: bool = False) -> Stream:
+    def open_stream(self, published: Mapping[int, int], *, is_input: bool = False) -> Stream:
         """A connection of its own."""
         name = uuid.uuid4().hex
-        connection = connect_to_port(self._port, self._key, name)
+        connection = connect_to_port(published[PROGRAMS_PORT], self._key, name)
         if connection is None:
             raise SpawnerSilentError
         return Stream(connection.detach(), name)
@@ -149,12 +152,12 @@ class PublishedPortSpawnerLine:
 
 
 @dataclass
-class ProcessNews:
+class ProcessStatus:
     """What is known of a process; written by the client's thread."""
 
     number: int
     code: int | None = None
-    """How it ended; None as long as nobody has heard of its end."""
+    """How it ended; None until the spawner has said so."""
     on_change: Callable[[], None] = field(default=lambda: None)
     """Called on the client's thread."""
 
@@ -176,7 +179,7 @@ class SpawnerClient:
         self._sending = threading.Lock()
         self._ids = itertools.count(1)
         self._waiting: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
-        self._processes: dict[int, ProcessNews] = {}
+        self._processes: dict[int, ProcessStatus] = {}
         self.is_lost = False
         seconds = struct.pack("ll", _SEND_SECONDS, 0)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
@@ -187,33 +190,33 @@ class SpawnerClient:
 
     def start(
         self, arguments: Mapping[str, object], streams: Sequence[Stream], *, seconds: float
-    ) -> tuple[object, ProcessNews]:
+    ) -> tuple[object, ProcessStatus]:
         """Start a process; return what the spawner says of it, and what it will say.
 
         Raises as `ask` does; a process that is started too late is ended.
         """
-        news = ProcessNews(next(self._ids))
+        status = ProcessStatus(next(self._ids))
         with self._lock:
-            self._processes[news.number] = news  # it may end before we know that it has started
+            self._processes[status.number] = status  # it may end before we know that it has started
         try:
-            return self._request(news.number, "start", arguments, streams, seconds), news
+            return self._request(status.number, "start", arguments, streams, seconds), status
         except BaseException as error:
-            self.forget(news)
+            self.forget(status)
             if not isinstance(error, (OSError, ValueError)):
-                self.abandon(news)
+                self.abandon(status)
             raise
 
-    def abandon(self, news: ProcessNews) -> None:
-        """End a process that nobody will look after, as soon as it has been started."""
-        self.tell("abandon", {"process": news.number})
+    def abandon(self, status: ProcessStatus) -> None:
+        """End a process that the caller will not look after, as soon as it has been started."""
+        self.send("abandon", {"process": status.number})
 
     def ask(self, what: str, arguments: Mapping[str, object], *, seconds: float) -> object:
         """Ask and wait for the answer.
 
         Raises:
             OSError, ValueError: What was asked for failed, there.
-            SpawnerLostError: Nobody will answer.
-            SpawnerSilentError: Nobody has answered in time.
+            SpawnerLostError: There will be no answer.
+            SpawnerSilentError: There was no answer in time.
         """
         return self._request(next(self._ids), what, arguments, (), seconds)
 
@@ -247,24 +250,24 @@ class SpawnerClient:
             raise OSError(code, os.strerror(code))
         raise ValueError(str(answer["error"]))
 
-    def tell(self, what: str, arguments: Mapping[str, Any]) -> None:
+    def send(self, what: str, arguments: Mapping[str, Any]) -> None:
         """Ask for something that has no answer."""
         with contextlib.suppress(SpawnerLostError):
             self._send({"do": what, "with": dict(arguments)})
 
-    def forget(self, news: ProcessNews) -> None:
-        """Nobody wants to know of a process any more."""
+    def forget(self, status: ProcessStatus) -> None:
+        """Drop what is known of a process."""
         with self._lock:
-            self._processes.pop(news.number, None)
+            self._processes.pop(status.number, None)
 
-    def give_up(self) -> None:
-        """Nobody will answer any more: let everybody who waits know."""
+    def disconnect(self) -> None:
+        """Break the connection: all callers who wait learn that no answer will come."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection and wait for the thread."""
-        self.give_up()
+        self.disconnect()
         if self._thread is not threading.current_thread():
             self._thread.join()
         self._connection.close()
@@ -279,7 +282,7 @@ class SpawnerClient:
                     frame = frame[sent:]
                 self._connection.sendall(frame)
         except OSError as error:
-            self.give_up()  # half a message may be on its way
+            self.disconnect()  # half a message may be on its way
             raise SpawnerLostError from error
 
     def _receive(self) -> None:
@@ -291,26 +294,26 @@ class SpawnerClient:
                 for message in read_frames(unread, _MAX_FRAME_BYTES):
                     self._receive_message(message)
         except (OSError, ValueError, TypeError, AttributeError, KeyError):
-            pass  # the connection broke, or somebody sends nonsense: nobody is there to talk to
+            pass  # the connection broke, or what comes is not from our spawner
         with self._lock:
             self.is_lost = True
             waiting = list(self._waiting.values())
             processes = list(self._processes.values())
         for answers in waiting:
             answers.put(_LOST)
-        for news in processes:
-            news.on_change()
+        for status in processes:
+            status.on_change()
         self._on_lost()
 
     def _receive_message(self, message: dict[str, Any]) -> None:
         if "ended" in message:
             number, code = int(message["ended"]), int(message["code"])
             with self._lock:
-                news = self._processes.get(number)
-                if news is not None:
-                    news.code = code
-            if news is not None:
-                news.on_change()
+                status = self._processes.get(number)
+                if status is not None:
+                    status.code = code
+            if status is not None:
+                status.on_change()
             return
         with self._lock:
             answers = self._waiting.get(int(message["id"]))

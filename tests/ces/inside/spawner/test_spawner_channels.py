@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from taskweaver_ext.ces.inside.spawner.copying import Copying
-from taskweaver_ext.ces.inside.spawner.spawner_channels import CONTROL, PortLine
+from taskweaver_ext.ces.inside.spawner.spawner_channels import CONTROL, PortChannel
 from taskweaver_ext.ces.kernels.container.connection import connect_to_port
 from tests.support.executions import wait_until
 
@@ -28,15 +28,15 @@ def port() -> int:
 
 
 @pytest.fixture(scope="module")
-def line(port: int) -> Iterator[PortLine]:
+def channel(port: int) -> Iterator[PortChannel]:
     """One for all tests here: the thread that accepts connections ends with its process."""
-    lines: list[PortLine] = []
-    thread = threading.Thread(target=lambda: lines.append(PortLine(KEY, port)))
+    channels: list[PortChannel] = []
+    thread = threading.Thread(target=lambda: channels.append(PortChannel(KEY, port)))
     thread.start()
     with contextlib.ExitStack() as stack:
         wait_until(lambda: open_stream(port, CONTROL, stack))
         thread.join()
-        yield lines[0]
+        yield channels[0]
 
 
 @pytest.fixture
@@ -86,46 +86,46 @@ def test_a_copy_ends_when_its_reader_has_left() -> None:
 
 
 def test_streams_that_cannot_be_copied_are_closed(
-    line: PortLine, port: int, no_threads: None
+    channel: PortChannel, port: int, no_threads: None
 ) -> None:
     before = psutil.Process().num_fds()
     with contextlib.ExitStack() as stack:
         assert all(open_stream(port, name, stack) for name in (OUTPUT, ERRORS))
 
         with pytest.raises(RuntimeError):
-            line.open_streams(START)
+            channel.open_streams(START)
         with pytest.raises(TimeoutError):
-            line._claim(ERRORS, 0)
+            channel._claim(ERRORS, 0)
 
     wait_for_descriptors(before)
 
 
-def test_a_pipe_whose_name_is_taken_closes_its_connection(line: PortLine, port: int) -> None:
+def test_a_pipe_whose_name_is_taken_closes_its_connection(channel: PortChannel, port: int) -> None:
     before = psutil.Process().num_fds()
     with contextlib.ExitStack() as stack:
         assert open_stream(port, OUTPUT, stack)
-        path = line.make_pipe(OUTPUT)
+        path = channel.make_pipe(OUTPUT)
         assert open_stream(port, OUTPUT, stack)
 
         with pytest.raises(FileExistsError):
-            line.make_pipe(OUTPUT)
+            channel.make_pipe(OUTPUT)
 
     wait_for_descriptors(before)
     assert not os.path.exists(path)
 
 
 def test_only_so_many_streams_are_remembered(
-    line: PortLine, port: int, monkeypatch: pytest.MonkeyPatch
+    channel: PortChannel, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("taskweaver_ext.ces.inside.spawner.spawner_channels._MAX_ENDED_COPIES", 2)
     names = [f"stream {number}".ljust(32) for number in range(5)]
     for name in names:
         with contextlib.ExitStack() as stack:
             assert open_stream(port, name, stack)
-            [descriptor] = line.open_streams({"streams": [name], "with": {}})
+            [descriptor] = channel.open_streams({"streams": [name], "with": {}})
             os.write(descriptor, b"text")
             os.close(descriptor)
-            wait_until(lambda name=name: line._copies[name].has_ended)  # type: ignore[misc]
+            wait_until(lambda name=name: channel._copies[name].has_ended)  # type: ignore[misc]
 
-    assert line.written_bytes(names[-1]) == 4
-    assert set(line._copies) & set(names) == set(names[-3:])
+    assert channel.written_bytes(names[-1]) == 4
+    assert set(channel._copies) & set(names) == set(names[-3:])

@@ -23,7 +23,7 @@ def engine() -> Engine:
 
 @pytest.fixture
 def docker_client(engine: Engine) -> Iterator[DockerClient]:
-    """What somebody else would do to our containers."""
+    """What other programs would do to our containers."""
     client = DockerClient(base_url=engine.url)
     yield client
     client.close()

@@ -1,4 +1,4 @@
-"""The line to a container whose kernel is not there, without an engine."""
+"""The channels to a container whose kernel is not there, without an engine."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,9 @@ from taskweaver_ext.ces.kernels.client.host import ExecuteRequest, KernelGone
 from taskweaver_ext.ces.kernels.client.wire import Waker
 from taskweaver_ext.ces.kernels.container.connection import (
     ContainerConnection,
-    PublishedPortsLine,
-    SharedFolderLine,
+    ControlChannel,
+    PublishedPortChannels,
+    SharedFolderChannels,
 )
 from taskweaver_ext.ces.kernels.container.description import WIRE_PORT
 from tests.support.executions import LIMIT_SECONDS
@@ -45,24 +47,26 @@ def deserted() -> Iterator[Deserted]:
     end = Waker()
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        line = SharedFolderLine(Path(folder), lambda _path: None)
+        channels = SharedFolderChannels(Path(folder), lambda _path: None)
+        attach = partial(channels.attach, published={})
         connection = ContainerConnection(
-            line=line,
             context=context,
             key="key",
             wire=ours,
+            attach=attach,
+            control=ControlChannel(context, "key", attach),
             death_descriptor=os.dup(end.fileno()),
             limits_met=lambda _reply: [],
         )
         yield Deserted(connection, theirs, end)
         connection.close()
-        line.close()
+        channels.close()
     end.close()
     theirs.close()
     context.term()
 
 
-def test_a_request_that_nobody_takes_is_a_loss_and_no_hang(deserted: Deserted) -> None:
+def test_a_request_that_no_kernel_reads_is_a_loss_and_no_hang(deserted: Deserted) -> None:
     started_at = time.monotonic()
 
     deserted.connection.execute(REQUEST)
@@ -79,7 +83,7 @@ def test_the_end_of_the_container_is_the_end_of_the_kernel(deserted: Deserted) -
 
 def test_what_happened_while_nothing_ran_is_told_to_the_next_execution(deserted: Deserted) -> None:
     notice = HostNotice("paused", "The container was paused.")
-    deserted.connection.tell(notice)
+    deserted.connection.notify(notice)
     before = list(deserted.connection.receive(0))
 
     deserted.connection.execute(REQUEST)
@@ -90,8 +94,8 @@ def test_what_happened_while_nothing_ran_is_told_to_the_next_execution(deserted:
 
 
 def test_a_pause_that_is_over_is_not_told(deserted: Deserted) -> None:
-    deserted.connection.tell(HostNotice("paused", "The container was paused."))
-    deserted.connection.tell(HostNotice("resumed", "The container was resumed."))
+    deserted.connection.notify(HostNotice("paused", "The container was paused."))
+    deserted.connection.notify(HostNotice("resumed", "The container was resumed."))
 
     deserted.connection.execute(REQUEST)
 
@@ -106,7 +110,7 @@ def open_in_background(port: int, opened: list[socket.socket]) -> threading.Thre
     return thread
 
 
-def test_only_who_knows_the_key_gets_a_kernels_port() -> None:
+def test_only_a_client_that_knows_the_key_gets_a_kernels_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     opened: list[socket.socket] = []
@@ -114,9 +118,9 @@ def test_only_who_knows_the_key_gets_a_kernels_port() -> None:
     never = Waker()
     published = {WIRE_PORT: port}
 
-    stranger = PublishedPortsLine("wrong").open_wire(published, LIMIT_SECONDS, never)
+    stranger = PublishedPortChannels("wrong").open_wire(published, LIMIT_SECONDS, never)
     refusal = stranger.recv(1)
-    friend = PublishedPortsLine("right").open_wire(published, LIMIT_SECONDS, never)
+    friend = PublishedPortChannels("right").open_wire(published, LIMIT_SECONDS, never)
     thread.join(LIMIT_SECONDS)
     [wire] = opened
     wire.sendall(b"hello")
@@ -135,4 +139,4 @@ def test_waiting_for_a_port_ends_with_the_container() -> None:
     end.wake()
 
     with contextlib.closing(end), pytest.raises(ConnectionError):
-        PublishedPortsLine("key").open_wire({WIRE_PORT: port}, LIMIT_SECONDS, end)
+        PublishedPortChannels("key").open_wire({WIRE_PORT: port}, LIMIT_SECONDS, end)

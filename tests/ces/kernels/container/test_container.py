@@ -24,7 +24,7 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.events import StatusChanged
 from taskweaver_ext.ces.execution.results import ExecutionStatus
 from taskweaver_ext.ces.kernels.client.wire import CONTROL_PORT, STDIN_PORT, Waker
-from taskweaver_ext.ces.kernels.container.connection import SharedFolderLine
+from taskweaver_ext.ces.kernels.container.connection import SharedFolderChannels
 from taskweaver_ext.ces.kernels.container.description import ContainerSettings
 from taskweaver_ext.ces.kernels.container.engine import Engine, EngineGoneError
 from taskweaver_ext.ces.kernels.container.engine_advice import Trouble, advice_about_engine
@@ -104,7 +104,12 @@ def test_an_interrupt_reaches_the_children(tmp_path: Path, transport: str) -> No
     with container_environment(tmp_path, settings) as environment:
         environment.start_session("s1")
         is_going = threading.Event()
-        code = "import subprocess\nprint('go', flush=True)\nsubprocess.run(['sleep', '1000'])"
+        code = """
+import subprocess
+child = subprocess.Popen(["sleep", "1000"])
+print("go", flush=True)
+child.wait()
+"""
 
         with ThreadPoolExecutor() as pool:
             running = pool.submit(
@@ -135,7 +140,7 @@ def test_code_that_heeds_no_interrupt_is_killed(contained: Environment) -> None:
 @pytest.mark.parametrize(
     ("action", "cause"), [("kill", "signal"), ("remove", "container_gone"), ("stop", "signal")]
 )
-def test_a_container_that_somebody_ends_is_noticed_within_a_second(
+def test_a_container_that_is_ended_from_outside_is_noticed_within_a_second(
     contained: Environment, docker_client: DockerClient, action: str, cause: str
 ) -> None:
     container = container_of(docker_client)
@@ -268,7 +273,7 @@ def test_the_command_that_helps_is_named(url: str, trouble: Trouble, command: st
     assert command in advice_about_engine(url, trouble)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_an_engine_that_one_may_not_use_is_said(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener, tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
@@ -388,22 +393,27 @@ def test_a_start_that_fails_late_leaves_nothing_open(
     container_sessions: Environment, monkeypatch: pytest.MonkeyPatch, failing_port: int
 ) -> None:
     """The kernel has come by then, and some of the channels to it are open."""
-    attach, open_wire = SharedFolderLine.attach, SharedFolderLine.open_wire
+    attach, open_wire = SharedFolderChannels.attach, SharedFolderChannels.open_wire
     wires: list[socket.socket] = []
 
-    def attach_some(line: SharedFolderLine, channel: zmq.Socket[bytes], port: int) -> None:
+    def attach_some(
+        channels: SharedFolderChannels,
+        channel: zmq.Socket[bytes],
+        port: int,
+        published: Mapping[int, int],
+    ) -> None:
         if port == failing_port:
             raise zmq.ZMQError(errno.EMFILE)
-        attach(line, channel, port)
+        attach(channels, channel, port, published)
 
     def keep_wire(
-        line: SharedFolderLine, published: Mapping[int, int], seconds: float, end: Waker
+        channels: SharedFolderChannels, published: Mapping[int, int], seconds: float, end: Waker
     ) -> socket.socket:
-        wires.append(open_wire(line, published, seconds, end))
+        wires.append(open_wire(channels, published, seconds, end))
         return wires[-1]
 
-    monkeypatch.setattr(SharedFolderLine, "attach", attach_some)
-    monkeypatch.setattr(SharedFolderLine, "open_wire", keep_wire)
+    monkeypatch.setattr(SharedFolderChannels, "attach", attach_some)
+    monkeypatch.setattr(SharedFolderChannels, "open_wire", keep_wire)
     before = count_pipes()
 
     with pytest.raises(KernelStartError, match="Too many open files"):

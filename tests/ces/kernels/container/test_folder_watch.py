@@ -57,7 +57,7 @@ def test_the_watch_follows_no_link_that_took_a_folders_place(
     assert watch._measure() < 1 << 20
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_folder_that_code_has_closed_counts_as_what_the_disk_has_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,7 +8,10 @@ import pytest
 
 from taskweaver_ext.ces.executors import ExecutorRegistry
 from taskweaver_ext.ces.kernels.container.description import ContainerSettings
-from taskweaver_ext.ces.kernels.container.forbidden_mounts import refuse_ways_out, ways_out
+from taskweaver_ext.ces.kernels.container.forbidden_mounts import (
+    forbidden_mounts,
+    refuse_forbidden_mounts,
+)
 from taskweaver_ext.errors import KernelStartError, SessionError
 from tests.support.containers import container_environment, require_engine
 
@@ -24,21 +27,23 @@ from tests.support.containers import container_environment, require_engine
     ],
 )
 def test_a_folder_with_a_way_out_is_refused(folder: str, what: str) -> None:
-    ways = ways_out("unix:///srv/engine/docker.sock")
+    ways = forbidden_mounts("unix:///srv/engine/docker.sock")
 
     with pytest.raises(KernelStartError, match=what):
-        refuse_ways_out([Path("/srv/work"), Path(folder)], ways)
+        refuse_forbidden_mounts([Path("/srv/work"), Path(folder)], ways)
 
 
 def test_a_link_to_such_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/run")
 
     with pytest.raises(KernelStartError):
-        refuse_ways_out([tmp_path / "link"], ways_out("tcp://127.0.0.1:2375"))
+        refuse_forbidden_mounts([tmp_path / "link"], forbidden_mounts("tcp://127.0.0.1:2375"))
 
 
 def test_other_folders_are_given(tmp_path: Path) -> None:
-    refuse_ways_out([tmp_path, Path("/srv"), Path("/tmp/work")], ways_out("tcp://127.0.0.1:2375"))
+    refuse_forbidden_mounts(
+        [tmp_path, Path("/srv"), Path("/tmp/work")], forbidden_mounts("tcp://127.0.0.1:2375")
+    )
 
 
 def test_a_session_there_does_not_start(tmp_path: Path) -> None:

@@ -22,14 +22,14 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.results import ExecutionStatus
 from taskweaver_ext.ces.executors import ExecutorRegistry
 from taskweaver_ext.ces.kernels.client.host import RUNTIME_FOLDER
-from taskweaver_ext.ces.kernels.container import container as box
+from taskweaver_ext.ces.kernels.container import prepared_container
 from taskweaver_ext.ces.kernels.container.description import ContainerSettings
 from taskweaver_ext.ces.kernels.container.engine import Engine
 from taskweaver_ext.ces.kernels.modes import EnvMode
 from tests.support.containers import IMAGE, container_environment, container_of
 from tests.support.executions import run
 
-SOMEBODY = 1234
+ANOTHER_USER = 1234
 SECRET = "a-value-that-nobody-else-may-see"
 
 
@@ -195,22 +195,22 @@ def test_code_runs_as_the_caller_and_its_files_are_the_callers(
     assert (made.stat().st_uid, made.stat().st_gid) == (os.getuid(), os.getgid())
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_caller_who_is_not_root_owns_what_the_code_makes(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         folder = Path(name)
-        os.chown(folder, SOMEBODY, SOMEBODY)
+        os.chown(folder, ANOTHER_USER, ANOTHER_USER)
         shutil.copytree(RUNTIME_FOLDER, folder / "runtime")  # ours may be private
-        monkeypatch.setattr(box, "RUNTIME_FOLDER", folder / "runtime")
+        monkeypatch.setattr(prepared_container, "RUNTIME_FOLDER", folder / "runtime")
 
-        said = call_as_somebody_else(engine, lambda: use_kernel_and_shell(engine, folder))
+        said = call_as_another_user(engine, lambda: use_kernel_and_shell(engine, folder))
 
         made = {path.name: path.stat() for path in folder.glob("cwd/by-*")}
-    assert said == f"{SOMEBODY}\n{SOMEBODY}\n"
+    assert said == f"{ANOTHER_USER}\n{ANOTHER_USER}\n"
     assert set(made) == {"by-the-kernel", "by-the-shell"}
-    assert {status.st_uid for status in made.values()} == {SOMEBODY}
+    assert {status.st_uid for status in made.values()} == {ANOTHER_USER}
     assert {stat.S_IMODE(status.st_mode) for status in made.values()} == {0o640}
 
 
@@ -228,7 +228,7 @@ def use_kernel_and_shell(engine: Engine, folder: Path) -> str:
     return "".join(by_kernel.stdout + by_shell.stdout) + (by_kernel.error or "")
 
 
-def call_as_somebody_else(engine: Engine, function: Callable[[], str]) -> str:
+def call_as_another_user(engine: Engine, function: Callable[[], str]) -> str:
     """Call a function in a child process of another user who may use the engine."""
     group = os.stat(engine.url.removeprefix("unix://")).st_gid
     receiver, sender = os.pipe()
@@ -238,8 +238,8 @@ def call_as_somebody_else(engine: Engine, function: Callable[[], str]) -> str:
     if not child:
         try:
             os.setgroups([group])
-            os.setgid(SOMEBODY)
-            os.setuid(SOMEBODY)
+            os.setgid(ANOTHER_USER)
+            os.setuid(ANOTHER_USER)
             os.write(sender, function().encode())
         except BaseException as error:  # noqa: BLE001 - the parent is to hear of it
             os.write(sender, repr(error).encode())

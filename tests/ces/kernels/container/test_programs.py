@@ -23,17 +23,14 @@ from taskweaver_ext.ces.inside.spawner.json_frames import FRAME
 from taskweaver_ext.ces.kernels.container import program, spawner
 from taskweaver_ext.ces.kernels.container.description import ContainerSettings
 from taskweaver_ext.ces.kernels.container.limits import ContainerLimits
-from taskweaver_ext.ces.kernels.container.monitor import ContainerLife
-from taskweaver_ext.ces.kernels.container.program_folder import ContainerFolder
+from taskweaver_ext.ces.kernels.container.monitor import ContainerMonitor
+from taskweaver_ext.ces.kernels.container.program_site import ContainerProgramSite
 from taskweaver_ext.ces.kernels.container.spawner import (
-    PublishedPortSpawnerLine,
     SpawnerClient,
     SpawnerLostError,
     SpawnerSilentError,
-    Stream,
 )
 from taskweaver_ext.ces.programs.languages import Language
-from taskweaver_ext.ces.programs.process_output import ReadEnd
 from taskweaver_ext.ces.programs.site import ProcessSettings
 from taskweaver_ext.errors import KernelError
 from tests.support.containers import container_environment, container_of
@@ -292,20 +289,19 @@ def test_nothing_is_sent_into_a_container_that_is_known_to_be_dead(
     fresh: bool,
 ) -> None:
     execute(own, "kept=kept", fresh=fresh)
-    somebody_else_knows = threading.Event()
-    find_death = ContainerLife.death
+    another_thread_knows = threading.Event()
+    find_death = ContainerMonitor.death
 
-    def find_death_late(life: ContainerLife, wait_seconds: float = 1.0) -> KernelDeath | None:
+    def find_death_late(monitor: ContainerMonitor, wait_seconds: float = 1.0) -> KernelDeath | None:
         """The kernel's reader is the last to learn of the end."""
         if threading.current_thread().name.startswith("taskweaver-reader-"):
-            assert somebody_else_knows.wait(LIMIT_SECONDS)
-        somebody_else_knows.set()
-        return find_death(life, wait_seconds)
+            assert another_thread_knows.wait(LIMIT_SECONDS)
+        another_thread_knows.set()
+        return find_death(monitor, wait_seconds)
 
-    with contained.programs("s1") as site:
-        monkeypatch.setattr(ContainerLife, "death", find_death_late)
-        container_of(docker_client).kill()
-        wait_until(lambda: site._life.is_over)  # type: ignore[attr-defined]
+    monkeypatch.setattr(ContainerMonitor, "death", find_death_late)
+    container_of(docker_client).kill()
+    wait_until(lambda: contained.sessions()[0].state == "dead")
 
     result = execute(own, "echo $kept", fresh=fresh)
 
@@ -404,7 +400,7 @@ def test_a_container_is_not_put_away_under_a_program(tmp_path: Path) -> None:
         }
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can act for somebody else")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can act for another user")
 def test_programs_of_another_user_can_be_run(tmp_path: Path) -> None:
     (tmp_path / "cwd").mkdir(mode=0o777)
     (tmp_path / "cwd").chmod(0o777)
@@ -427,7 +423,7 @@ def test_programs_of_another_user_can_be_run(tmp_path: Path) -> None:
         FRAME.pack(13) + b'{"ended": []}',
     ],
 )
-def test_somebody_who_talks_nonsense_counts_as_gone(nonsense: bytes) -> None:
+def test_a_spawner_that_talks_nonsense_counts_as_gone(nonsense: bytes) -> None:
     ours, theirs = socket.socketpair()
     lost = threading.Event()
     client = SpawnerClient(ours, lost.set, "test")
@@ -441,7 +437,7 @@ def test_somebody_who_talks_nonsense_counts_as_gone(nonsense: bytes) -> None:
     theirs.close()
 
 
-def test_who_does_not_answer_in_time_is_not_waited_for() -> None:
+def test_a_spawner_that_does_not_answer_in_time_is_not_waited_for() -> None:
     ours, theirs = socket.socketpair()
     client = SpawnerClient(ours, lambda: None, "test")
 
@@ -452,7 +448,9 @@ def test_who_does_not_answer_in_time_is_not_waited_for() -> None:
     theirs.close()
 
 
-def test_who_takes_nothing_any_more_counts_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spawner_that_reads_nothing_any_more_counts_as_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(spawner, "_SEND_SECONDS", 1)
     ours, theirs = socket.socketpair()
     lost = threading.Event()
@@ -475,7 +473,7 @@ def test_a_program_that_is_started_too_late_is_ended(
     )
     with (
         contained.programs("s1") as site,
-        paused(own, docker_client),
+        paused(contained, docker_client),
         pytest.raises(KernelError, match="is paused"),
     ):
         site.start(sleep)
@@ -504,11 +502,11 @@ def test_a_program_that_cannot_be_looked_after_is_ended(
 
 
 def test_a_paused_container_starts_no_program_and_that_is_said(
-    own: ExecutorRegistry, docker_client: DockerClient
+    own: ExecutorRegistry, contained: Environment, docker_client: DockerClient
 ) -> None:
     execute(own, "true", fresh=True)
 
-    with paused(own, docker_client):
+    with paused(contained, docker_client):
         refused = execute(own, "echo", fresh=True)
 
     assert refused.status is ExecutionStatus.ERROR
@@ -537,45 +535,28 @@ def test_what_is_given_to_a_container_while_it_is_paused_hears_of_it_and_runs_af
 
 
 @contextlib.contextmanager
-def paused(own: ExecutorRegistry, client: DockerClient) -> Iterator[None]:
+def paused(contained: Environment, client: DockerClient) -> Iterator[None]:
     """Pause the container until the end of the block, and see that it is known."""
-    site = own.get("bash", fresh=True)._sites  # type: ignore[attr-defined]
     container_of(client).pause()
     try:
-        with site.use() as programs:
-            wait_until(lambda: programs._is_paused)
+        with contained.programs("s1") as site:
+            assert isinstance(site, ContainerProgramSite)
+            wait_until(lambda: site.is_paused)
         yield
     finally:
         container_of(client).unpause()
 
 
-class ClosedSite:
-    """A site whose container answers to nothing."""
-
-    def open_stream(self) -> Stream:
-        receiver, sender = os.pipe()
-        os.close(sender)
-        return Stream(receiver, "stream")
-
-    def read_end(self, stream: Stream) -> ReadEnd:
-        return ReadEnd(stream.descriptor)
-
-    def make_pipe_inside(self, stream: Stream) -> str:
-        raise KernelError(f"nobody answers about {stream.name}")
-
-    def make_folder_inside(self) -> str:
-        raise KernelError("nobody answers")
-
-    def remove_folder_inside(self, path: str) -> None:
-        raise KernelError(f"nobody answers about {path}")
-
-
 def test_a_pipe_that_cannot_be_made_inside_is_closed_here(tmp_path: Path) -> None:
-    line = PublishedPortSpawnerLine("key")
-    folder = ContainerFolder(ClosedSite(), tmp_path, "/inside", line, lambda _path: None)
-    before = psutil.Process().num_fds()
+    with container_environment(tmp_path, ContainerSettings(transport="tcp")) as environment:
+        environment.start_session("s1")
+        with environment.programs("s1") as site:
+            folder = site.make_folder()
+            assert site.has_file("/")
+            run(environment, "import os; os.system('rm -r /tmp/taskweaver-*')")
+            before = len(psutil.Process().net_connections("tcp"))
 
-    with pytest.raises(KernelError):
-        folder.make_pipe("stdout")
+            with pytest.raises(FileNotFoundError):
+                folder.make_pipe("stdout")
 
-    assert psutil.Process().num_fds() == before
+            assert len(psutil.Process().net_connections("tcp")) == before
