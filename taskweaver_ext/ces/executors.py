@@ -15,7 +15,7 @@ from taskweaver_ext.ces.execution.late_output import OnLateOutput
 from taskweaver_ext.ces.execution.recorded_run import OnEvent, OnOutput
 from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.kernel_executor import KernelExecutor, SessionUse
-from taskweaver_ext.ces.kernels.modes import EnvMode
+from taskweaver_ext.ces.kernels.modes import KERNEL_MODES, EnvMode
 from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
 from taskweaver_ext.ces.programs.exec_errors import exec_error
 from taskweaver_ext.ces.programs.languages import (
@@ -157,8 +157,9 @@ class ExecutorRegistry(ClosedByWith):
         Raises:
             SessionError: The folder is in `cwd`, within reach of a container's code.
         """
-        is_contained = environment is not None and environment.env_mode is EnvMode.Container
-        if is_contained and folder is not None and cwd is not None:
+        mode = EnvMode.Local if environment is None else environment.env_mode
+        is_confined = KERNEL_MODES[mode].is_confined
+        if is_confined and folder is not None and cwd is not None:
             refuse_to_share(Path(folder), Path(cwd))
         self._given_folder = GivenFolder(folder)
         self._folder = self._given_folder.path
@@ -167,8 +168,7 @@ class ExecutorRegistry(ClosedByWith):
         self._environment = environment
         self._session: SessionUse | None = None
         if environment is not None:
-            # In a container code can only run where it is mounted.
-            mounted = cwd if is_contained else None
+            mounted = cwd if is_confined else None
             self._session = SessionUse(environment, session_id, mounted)
         self._cwd = cwd
         self._env = env
@@ -229,10 +229,11 @@ class ExecutorRegistry(ClosedByWith):
         if name == "python" and not fresh and not is_configured and self._session is not None:
             return KernelExecutor(self._session, self._audit)
         mode = EnvMode.Local if self._environment is None else self._environment.env_mode
-        if mode is EnvMode.Gateway:
+        place = KERNEL_MODES[mode].programs
+        if place == "refused":
             return RefusingExecutor(name, mode)
         sites: ProgramSites = LocalSites()
-        if mode is EnvMode.Container and self._session is not None:
+        if place == "beside the kernel" and self._session is not None:
             sites = ContainerSites(self._session)
         if name == "bash" and not fresh and not is_configured:
             return ShellExecutor(
