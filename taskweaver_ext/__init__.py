@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     )
     from taskweaver_ext.ces.kernels.container.limits import ContainerLimits as ContainerLimits
     from taskweaver_ext.ces.kernels.gateway.api import GatewaySettings as GatewaySettings
-    from taskweaver_ext.ces.kernels.modes import EnvMode as EnvMode
     from taskweaver_ext.ces.process import ProcessExecutor as ProcessExecutor
     from taskweaver_ext.ces.programs.languages import Language as Language
     from taskweaver_ext.ces.programs.program import ProgramLimits as ProgramLimits
     from taskweaver_ext.ces.sessions.session_info import SessionInfo as SessionInfo
     from taskweaver_ext.ces.shell import ShellExecutor as ShellExecutor
+    from taskweaver_ext.config.settings import EnvMode as EnvMode
     from taskweaver_ext.conversation import Attachment as Attachment
     from taskweaver_ext.conversation import AttachmentType as AttachmentType
     from taskweaver_ext.conversation import Post as Post
@@ -110,7 +110,7 @@ _MODULE_OF_NAME = {
     "ContainerSettings": "taskweaver_ext.ces.kernels.container.description",
     "ContainerLimits": "taskweaver_ext.ces.kernels.container.limits",
     "GatewaySettings": "taskweaver_ext.ces.kernels.gateway.api",
-    "EnvMode": "taskweaver_ext.ces.kernels.modes",
+    "EnvMode": "taskweaver_ext.config.settings",
     "ProcessExecutor": "taskweaver_ext.ces.process",
     "Language": "taskweaver_ext.ces.programs.languages",
     "ProgramLimits": "taskweaver_ext.ces.programs.program",

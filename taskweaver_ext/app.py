@@ -14,7 +14,7 @@ from injector import Injector, Module, provider, singleton
 
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.kernels.modes import EnvMode
+from taskweaver_ext.ces.kernels.modes import KERNEL_MODES
 from taskweaver_ext.ces.programs.languages import language_from_settings
 from taskweaver_ext.closing import Closeable
 from taskweaver_ext.config import settings as configuration
@@ -132,10 +132,9 @@ class _Parts(Module):
     def provide_environment(self, config: Config) -> Environment:
         service = config.execution_service
         container = _container_settings(service.custom_image) if service.custom_image else None
-        mode = EnvMode(service.kernel_mode)
         self.environment = Environment(
             service.env_dir,
-            mode,
+            service.kernel_mode,
             preload=service.preload,
             spare_kernels=service.spare_kernels,
             container=container,
@@ -210,7 +209,15 @@ class TaskWeaverApp(Closeable):
         Raises:
             ConfigError: Some settings cannot be used.
         """
-        self.config = configuration.load(app_dir, overrides=config, arguments=arguments)
+        self.config = configuration.load(
+            app_dir,
+            overrides=config,
+            arguments=arguments,
+            mode_defaults={
+                name: {"code_interpreter.code_verification_on": mode.verifies_code}
+                for name, mode in KERNEL_MODES.items()
+            },
+        )
         workspace = self.config.workspace
         remove_old_folders(workspace.workspace_path, workspace.keep_days)
         form = reply_form or self.config.code_interpreter.reply_form

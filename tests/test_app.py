@@ -317,6 +317,14 @@ def test_our_project_folder_loads_without_complaint(
     assert all(isinstance(message, Message) for message in model.requests[0])
 
 
+@pytest.mark.parametrize(("mode", "is_on"), [("local", True), ("container", False)])
+def test_verification_is_on_by_default_where_nothing_else_protects(
+    tmp_path: Path, mode: str, is_on: bool
+) -> None:
+    with TaskWeaverApp(tmp_path, {"execution_service.kernel_mode": mode}) as app:
+        assert app.config.code_interpreter.code_verification_on is is_on
+
+
 def test_settings_choose_the_reply_form_and_what_asks_first(tmp_path: Path) -> None:
     settings = {
         "code_interpreter.reply_form": "channels",

@@ -31,7 +31,12 @@ from taskweaver_ext.ces.execution.late_output import OnLateOutput
 from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES
 from taskweaver_ext.ces.execution.results import ExecutionResult, KernelContents
 from taskweaver_ext.ces.kernels.client.tracing import traced_if_wanted
-from taskweaver_ext.ces.kernels.modes import EnvMode, KernelSource, KernelSourceSettings
+from taskweaver_ext.ces.kernels.modes import (
+    KERNEL_MODES,
+    EnvMode,
+    KernelSource,
+    KernelSourceSettings,
+)
 from taskweaver_ext.ces.programs.site import ProgramSite
 from taskweaver_ext.ces.sessions.kernel_pool import KernelPool
 from taskweaver_ext.ces.sessions.kernel_session import MAX_DEATHS_IN_A_ROW, KernelSession
@@ -110,11 +115,10 @@ class Environment(Closeable):
         self._max_deaths_in_a_row = max_deaths_in_a_row
         self._startup_scripts = StartupScripts(prelude, modules)
         self._pool = KernelPool(max_kernels, idle_seconds)
-        self._source = KernelSource(
+        self._source = KERNEL_MODES[env_mode].open_source(
             KernelSourceSettings(
                 env_id=self.env_id,
                 env_dir=self.env_dir,
-                mode=env_mode,
                 python=python,
                 variables=dict(env or {}),
                 memory_limit=memory_limit,
@@ -165,7 +169,7 @@ class Environment(Closeable):
         if self._is_closed:
             raise SessionError("The environment has been closed. Open another to start sessions.")
         folder = SessionFolder.prepare(self.env_dir, session_id, session_dir, cwd)
-        if self.env_mode is EnvMode.Container:
+        if KERNEL_MODES[self.env_mode].is_confined:
             refuse_to_share(folder.path, folder.cwd)
         source = self._source
         session = KernelSession(

@@ -16,7 +16,7 @@ from taskweaver_ext.ces.execution.executor import Executor, OnInput, RunOptions
 from taskweaver_ext.ces.execution.late_output import OnLateOutput
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
-from taskweaver_ext.ces.kernels.modes import EnvMode
+from taskweaver_ext.ces.kernels.modes import KERNEL_MODES, EnvMode
 from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
 from taskweaver_ext.ces.programs.exec_errors import exec_error
 from taskweaver_ext.ces.programs.languages import (
@@ -249,8 +249,9 @@ class ExecutorRegistry(Closeable):
         Raises:
             SessionError: The folder is in `cwd`, within reach of a container's code.
         """
-        is_contained = environment is not None and environment.env_mode is EnvMode.Container
-        if is_contained and folder is not None and cwd is not None:
+        mode = EnvMode.Local if environment is None else environment.env_mode
+        is_confined = KERNEL_MODES[mode].is_confined
+        if is_confined and folder is not None and cwd is not None:
             refuse_to_share(Path(folder), Path(cwd))
         self._given_folder = GivenFolder(folder)
         self._folder = self._given_folder.path
@@ -258,8 +259,7 @@ class ExecutorRegistry(Closeable):
         self._audit = audit or AuditLog(self._folder / "audit.jsonl", who=session_id)
         self._kernel: KernelExecutor | None = None
         if environment is not None:
-            # In a container code can only run where it is mounted.
-            mounted = cwd if is_contained else None
+            mounted = cwd if is_confined else None
             self._kernel = KernelExecutor(environment, session_id, cwd=mounted, audit=self._audit)
         self._cwd = cwd
         self._env = env
@@ -321,9 +321,10 @@ class ExecutorRegistry(Closeable):
         sites: ProgramSites = LocalSites()
         if self._kernel is not None:
             mode = self._kernel.environment.env_mode
-            if mode is EnvMode.Gateway:
+            place = KERNEL_MODES[mode].programs
+            if place == "refused":
                 return RefusingExecutor(name, mode)
-            if mode is EnvMode.Container:
+            if place == "beside the kernel":
                 sites = SessionSites(self._kernel)
         if name == "bash" and not fresh and not is_configured:
             return ShellExecutor(

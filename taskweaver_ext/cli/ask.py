@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from taskweaver_ext.ces.kernels.modes import EnvMode
-from taskweaver_ext.config.settings import ApprovalMode
+from taskweaver_ext.config.settings import ApprovalMode, EnvMode
 
 
 @click.command(short_help="Have one request done, and exit.")

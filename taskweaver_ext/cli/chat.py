@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from taskweaver_ext.ces.kernels.modes import EnvMode
+from taskweaver_ext.config.settings import EnvMode
 
 
 @click.command(short_help="Talk to the agent, run Python and shell, and watch it all.")

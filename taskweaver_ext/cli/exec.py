@@ -22,13 +22,12 @@ from taskweaver_ext.ces.execution.events import (
 from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.ces.inside.spawner.started_process import complaint_about_folder
-from taskweaver_ext.ces.kernels.modes import EnvMode
+from taskweaver_ext.ces.kernels.modes import KERNEL_MODES, EnvMode
 from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
 from taskweaver_ext.ces.programs.exec_errors import exec_error, explain_working_directory
 from taskweaver_ext.ces.programs.languages import BUILT_IN, RUST, TYPESCRIPT, C
 from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.program import ProgramLimits
-from taskweaver_ext.ces.programs.site import ProgramSites
 from taskweaver_ext.cli.run_view import STATUSES_TO_SAY, Completion, JsonView
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
@@ -122,7 +121,7 @@ def _size(value: str) -> int:
 )
 @click.option(
     "--kernel",
-    type=click.Choice([mode.value for mode in (EnvMode.Local, EnvMode.Container)]),
+    type=click.Choice([mode.value for mode, row in KERNEL_MODES.items() if row.program_sites]),
     default=EnvMode.Local.value,
     show_default=True,
     help="Where it runs: on this machine, or in a container of its own without a network.",
@@ -168,10 +167,10 @@ def command(
         stack.callback(screen.close)
         stack.callback(log.close)
         folder = stack.enter_context(_record_folder())
-        sites: ProgramSites = LocalSites()
-        if kernel == EnvMode.Container.value:
-            sites = stack.enter_context(_container(cwd, memory_bytes=memory, file_bytes=file_size))
-            limits = ProgramLimits(cpu_seconds=cpu)
+        mode = KERNEL_MODES[EnvMode(kernel)]
+        assert mode.program_sites is not None  # as those that --kernel offers
+        seen = _find_folder(cwd, is_needed=mode.is_confined)
+        sites, limits = stack.enter_context(mode.program_sites(seen, limits))
         executor = ProcessExecutor(
             language,
             cwd=cwd,
@@ -246,23 +245,13 @@ def _record_folder() -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-@contextlib.contextmanager
-def _container(cwd: str | None, **sizes: int | None) -> Iterator[ProgramSites]:
-    """A container that sees the folder, from the start of the program to our end."""
-    # Only who runs containers pays for their machinery.
-    from taskweaver_ext.ces.kernels.container.description import ContainerSettings
-    from taskweaver_ext.ces.kernels.container.limits import ContainerLimits
-    from taskweaver_ext.ces.kernels.container.program_container import ProgramContainer
-
+def _find_folder(cwd: str | None, *, is_needed: bool) -> Path:
+    """Where the program runs; unless it is needed before, the program's result says it is bad."""
     folder = LocalSites().working_directory(cwd)
-    if error := explain_working_directory(folder, complaint_about_folder(str(folder))):
+    complaint = complaint_about_folder(str(folder)) if is_needed else ""
+    if error := explain_working_directory(folder, complaint):
         raise _Failure(error, "give another folder with --cwd")
-    limits = ContainerLimits(**{name: size for name, size in sizes.items() if size is not None})
-    container = ProgramContainer(folder, ContainerSettings(limits=limits), name="exec")
-    try:
-        yield container
-    finally:
-        container.close()
+    return folder
 
 
 class _PlainView:

@@ -55,7 +55,7 @@ def _is_interactive() -> bool:
 
 def _chat_on_terminal(source: SessionSource, settings: config.Config) -> int:
     history_path = settings.app_base_dir / _HISTORY_FILE
-    is_local = settings.execution_service.kernel_mode == "local"
+    is_local = settings.execution_service.kernel_mode is config.EnvMode.Local
     is_first_chat = not history_path.exists()
     chat = ConsoleChat(
         source,

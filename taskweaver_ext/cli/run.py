@@ -17,7 +17,7 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.events import ExecutionEvent, InputSettled, StatusChanged
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
-from taskweaver_ext.ces.kernels.modes import EnvMode
+from taskweaver_ext.ces.kernels.modes import KERNEL_MODES, EnvMode
 from taskweaver_ext.cli.run_view import Completion, JsonView, PlainView
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
@@ -184,8 +184,8 @@ class _Run:
     ) -> int:
         """Start a kernel, run the script on it, and return the exit code."""
         self._signals = signals
-        if cwd is None and mode is EnvMode.Local:
-            cwd = Path.cwd()  # elsewhere, what is here is seen only by whoever is given it
+        if cwd is None and KERNEL_MODES[mode].starts_here:
+            cwd = Path.cwd()
         # A process to fork kernels from pays only for those who need more than one.
         with Environment(folder, mode, python=python, warm_start=False) as self._environment:
             self._environment.start_session(

@@ -8,9 +8,10 @@ be told at once.
 from __future__ import annotations
 
 import difflib
+import enum
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import NoneType, UnionType
@@ -99,21 +100,15 @@ class SettingsReader:
             if name.startswith(prefix) and given.value != ""
         }
 
-    def section(
-        self, name: str, kind: type[_Section], defaults: Mapping[str, object] | None = None
-    ) -> _Section:
-        """Make a section of what was given.
-
-        Args:
-            defaults: By field, where they differ from the dataclass.
-        """
+    def section(self, name: str, kind: type[_Section]) -> _Section:
+        """Make a section of what was given."""
         hints = get_type_hints(kind)
         values: dict[str, Any] = {}
         for entry in fields(kind):  # type: ignore[arg-type]  # sections are dataclasses
             given = self._given.get(f"{name}.{entry.name}")
             if given is None:
-                value = (defaults or {}).get(entry.name, entry.default)
-                values[entry.name] = self._folder / value if isinstance(value, Path) else value
+                if isinstance(entry.default, Path):
+                    values[entry.name] = self._folder / entry.default
                 continue
             try:
                 values[entry.name] = self._parse(hints[entry.name], given.value)
@@ -133,10 +128,10 @@ class SettingsReader:
             [kind] = (part for part in get_args(kind) if part is not NoneType)
         if kind is Path:
             return self._path(_text(value))
+        if isinstance(kind, type) and issubclass(kind, enum.StrEnum):
+            return kind(_one_of([*kind], value))
         if get_origin(kind) is Literal:
-            if value in get_args(kind):
-                return value
-            raise ValueError(", ".join(get_args(kind)[:-1]) + f" or {get_args(kind)[-1]}")
+            return _one_of(get_args(kind), value)
         return _PARSERS[kind](value)
 
     def _path(self, text: str) -> Path:
@@ -149,6 +144,12 @@ def _text(value: object) -> str:
     if isinstance(value, str | Path):
         return str(value)
     raise ValueError("text")
+
+
+def _one_of(choices: Sequence[str], value: object) -> str:
+    if value in choices:
+        return str(value)
+    raise ValueError(f"{', '.join(choices[:-1])} or {choices[-1]}")
 
 
 def _truth(value: object) -> bool:

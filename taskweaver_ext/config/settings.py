@@ -9,6 +9,7 @@ package's); relative ones are relative to the project's folder.
 
 from __future__ import annotations
 
+import enum
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -22,7 +23,6 @@ from taskweaver_ext.errors import ConfigError
 
 FILE_NAME = "taskweaver_config.json"
 
-KernelMode: TypeAlias = Literal["local", "container", "gateway"]
 ReplyForm: TypeAlias = Literal["json", "channels"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 ApprovalMode: TypeAlias = Literal["ask", "auto", "deny"]
@@ -64,11 +64,19 @@ _WITHOUT_EFFECT = {
 """What TaskWeaver has and we do not, and what to do instead."""
 
 
+class EnvMode(enum.StrEnum):
+    """Where kernels run; `ces/kernels/modes.py` says what that means."""
+
+    Local = "local"
+    Container = "container"
+    Gateway = "gateway"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionServiceConfig:
     """Where code runs."""
 
-    kernel_mode: KernelMode = "local"
+    kernel_mode: EnvMode = EnvMode.Local
     env_dir: Path = Path("env")
     custom_image: str | None = None
     preload: tuple[str, ...] = ()
@@ -122,7 +130,7 @@ class CodeInterpreterConfig:
     llm_alias: str = ""
     max_retry_count: int = field(default=3, metadata={"at_least": 0})
     code_verification_on: bool = True
-    """On by default for local kernels only."""
+    """By default as the kernel mode says."""
     allowed_modules: tuple[str, ...] | None = None
     """None: all; an empty list allows none."""
     blocked_functions: tuple[str, ...] = tuple(_BLOCKED_FUNCTIONS.split())
@@ -206,6 +214,7 @@ def load(
     overrides: Mapping[str, object] | None = None,
     arguments: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
+    mode_defaults: Mapping[str, Mapping[str, object]] | None = None,
 ) -> Config:
     """Read all settings of a project.
 
@@ -215,6 +224,7 @@ def load(
         overrides: Values given in code, by setting name.
         arguments: Values given on the command line, by setting name.
         environ: Environment variables; ours when None.
+        mode_defaults: Values of settings, by name, that are set nowhere, for each kernel mode.
 
     Raises:
         ConfigError: Something cannot be used; the message names every mistake.
@@ -225,6 +235,9 @@ def load(
     reader.add_named("given as an argument", arguments or {})
     reader.add_environment(os.environ if environ is None else environ)
     reader.add_file(folder / FILE_NAME, is_needed=app_dir is not None)
+    mode = reader.given("execution_service.kernel_mode")
+    name = EnvMode.Local if mode is None else str(mode.value)
+    reader.add_named("by default", (mode_defaults or {}).get(name, {}))
     return _read(reader, folder)
 
 
@@ -238,12 +251,8 @@ def find_app_dir(start: Path | None = None) -> Path:
 
 
 def _read(reader: SettingsReader, folder: Path) -> Config:
-    mode = reader.given("execution_service.kernel_mode")
-    is_local = mode is None or mode.value == "local"
-    defaults = {"code_interpreter": {"code_verification_on": is_local}}
     sections: dict[str, Any] = {
-        name: reader.section(name, kind, defaults.get(name))
-        for name, kind in _section_classes().items()
+        name: reader.section(name, kind) for name, kind in _section_classes().items()
     }
     config = Config(app_base_dir=folder, llm=_llm(reader), **sections)
     if reader.mistakes:

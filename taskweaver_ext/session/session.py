@@ -126,7 +126,6 @@ class Session:
             parts.plugins.without_plugin_only() if config.code_generator.load_plugin else (),
             self._cancellation,
             plugin_problems=parts.plugins.problems if config.code_generator.load_plugin else (),
-            has_container=config.execution_service.kernel_mode == "container",
             languages=parts.languages,
         )
         self._context = RoleContext(

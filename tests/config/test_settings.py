@@ -103,13 +103,21 @@ def test_values_from_the_environment_get_their_real_types(tmp_path: Path) -> Non
     assert loaded.llm.alternatives == {"small": {"llm.model": "tiny"}}
 
 
-@pytest.mark.parametrize(("mode", "is_on"), [("local", True), ("container", False)])
-def test_verification_is_on_by_default_where_nothing_else_protects(
-    tmp_path: Path, mode: str, is_on: bool
+@pytest.mark.parametrize(
+    ("given", "rounds"), [({}, 1), ({"execution_service.kernel_mode": "gateway"}, 2)]
+)
+def test_what_is_set_nowhere_may_depend_on_the_kernel_mode(
+    tmp_path: Path, given: Mapping[str, object], rounds: int
 ) -> None:
-    loaded = config.load(tmp_path, overrides={"execution_service.kernel_mode": mode}, environ={})
+    name = "session.max_internal_chat_round_num"
+    defaults: Mapping[str, Mapping[str, object]] = {"local": {name: 1}, "gateway": {name: 2}}
 
-    assert loaded.code_interpreter.code_verification_on is is_on
+    def load(overrides: Mapping[str, object]) -> int:
+        loaded = config.load(tmp_path, overrides=overrides, environ={}, mode_defaults=defaults)
+        return loaded.session.max_internal_chat_round_num
+
+    assert load(given) == rounds
+    assert load({**given, name: 7}) == 7
 
 
 def test_no_allowed_modules_is_not_the_same_as_an_empty_list(tmp_path: Path) -> None:

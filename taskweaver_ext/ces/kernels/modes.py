@@ -1,12 +1,16 @@
-"""Where an environment's kernels come from: a place, a Python, variables, and a way to start."""
+"""Kernel modes in one table: where kernels come from, and what else differs from place to place.
+
+A mode is a member of `EnvMode` and a row of `KERNEL_MODES`; everything else asks the row.
+"""
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import zmq
 
@@ -14,6 +18,10 @@ from taskweaver_ext.ces.kernels.client.host import KernelHost, StartedKernel, st
 from taskweaver_ext.ces.kernels.local.host import LocalKernelHost, LocalKernelSettings
 from taskweaver_ext.ces.kernels.local.spares import SpareKernels
 from taskweaver_ext.ces.kernels.local.zygote import Zygotes, can_fork
+from taskweaver_ext.ces.programs.local_site import LocalSites
+from taskweaver_ext.ces.programs.program import ProgramLimits
+from taskweaver_ext.ces.programs.site import ProgramSites
+from taskweaver_ext.config.settings import EnvMode as EnvMode
 from taskweaver_ext.machine.child_environment import child_environment, granted_by_name
 from taskweaver_ext.machine.interpreters import environment_of, find_python
 
@@ -22,21 +30,12 @@ if TYPE_CHECKING:
     from taskweaver_ext.ces.kernels.gateway.api import GatewaySettings
 
 
-class EnvMode(enum.Enum):
-    """Where kernels run."""
-
-    Local = "local"
-    Container = "container"
-    Gateway = "gateway"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSourceSettings:
     """How kernels are started; `Environment` says what each of these means."""
 
     env_id: str
     env_dir: Path
-    mode: EnvMode = EnvMode.Local
     python: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     memory_limit: int | None = None
@@ -47,55 +46,56 @@ class KernelSourceSettings:
     gateway: GatewaySettings | None = None
 
 
-class KernelSource:
-    """Start kernels, from any thread. Owns what they share: zygotes, spares, a ZeroMQ context."""
+class KernelSource(Protocol):
+    """Starts the kernels of one environment, from any thread, and owns what they share."""
+
+    def start(self, session_id: str, cwd: Path) -> StartedKernel:
+        """Start a kernel for a session, or give one that is ready; raises KernelStartError."""
+
+    def close(self) -> None:
+        """Let go of everything; the kernels must have been stopped."""
+
+
+class LocalKernels:
+    """Kernels on this machine; they share zygotes, spares and a ZeroMQ context."""
 
     def __init__(self, settings: KernelSourceSettings) -> None:
         self._settings = settings
-        is_local = settings.mode is EnvMode.Local
-        is_warm = is_local and settings.warm_start and can_fork()
+        is_warm = settings.warm_start and can_fork()
         self._zygotes = Zygotes(settings.preload) if is_warm else None
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._warm_up()
-        can_spare = is_local and settings.spare_kernels > 0
-        self.spares = SpareKernels(settings.spare_kernels, self._start_spare) if can_spare else None
+        if self._zygotes is not None:  # it imports while the caller does other things
+            self._zygotes.get(*self._interpreter(settings.env_dir))
+        count = settings.spare_kernels
+        self.spares = SpareKernels(count, self._start_spare) if count > 0 else None
 
     def start(self, session_id: str, cwd: Path) -> StartedKernel:
-        """Start a kernel for a session, or take one that is there."""
-        if self._settings.mode is EnvMode.Container:
-            return start_kernel(self._make_container_host(session_id, cwd))
-        if self._settings.mode is EnvMode.Gateway:
-            return self._start_behind_gateway(session_id, cwd)
+        """Start a kernel, or give a spare one."""
         python, environment = self._interpreter(cwd)
         is_common = python == self._interpreter(self._settings.env_dir)[0]
         if self.spares and is_common and (spare := self.spares.claim()) is not None:
             belongs_to = {"session_id": session_id, "cwd": str(cwd)}
             return StartedKernel(spare.host, spare.connection, belongs_to)
-        return start_kernel(self._make_local_host(session_id, cwd, python, environment))
+        return start_kernel(self._make_host(session_id, cwd, python, environment))
 
     def close(self) -> None:
-        """Let go of everything; the kernels must have been stopped."""
+        """End spares and zygotes."""
         if self.spares is not None:
             self.spares.close()
         if self._zygotes is not None:
             self._zygotes.close()
         self._context.term()
 
-    def _warm_up(self) -> None:
-        """Let the zygote import while the caller does other things."""
-        if self._zygotes is not None:
-            self._zygotes.get(*self._interpreter(self._settings.env_dir))
-
     def _start_spare(self) -> StartedKernel:
         python, environment = self._interpreter(self._settings.env_dir)
-        return start_kernel(self._make_local_host("", Path("/"), python, environment))
+        return start_kernel(self._make_host("", Path("/"), python, environment))
 
     def _interpreter(self, cwd: Path) -> tuple[str, dict[str, str]]:
         environment = child_environment(self._settings.variables)
         python = find_python(self._settings.python, cwd, environment)
         return python, environment_of(python, environment)
 
-    def _make_local_host(
+    def _make_host(
         self, session_id: str, cwd: Path, python: str, environment: dict[str, str]
     ) -> KernelHost:
         settings = LocalKernelSettings(
@@ -109,8 +109,19 @@ class KernelSource:
         zygote = self._zygotes.get(python, environment) if self._zygotes else None
         return LocalKernelHost(settings, self._context, zygote)
 
-    def _make_container_host(self, session_id: str, cwd: Path) -> KernelHost:
-        # Only who runs containers pays for their machinery.
+
+# Only callers that use containers or gateways pay for their machinery: below it is imported late.
+
+
+class ContainerKernels:
+    """Kernels in containers; they share a ZeroMQ context."""
+
+    def __init__(self, settings: KernelSourceSettings) -> None:
+        self._settings = settings
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+
+    def start(self, session_id: str, cwd: Path) -> StartedKernel:
+        """Start a container with a kernel."""
         from taskweaver_ext.ces.kernels.container.description import ContainerSettings
         from taskweaver_ext.ces.kernels.container.host import (
             ContainerKernelHost,
@@ -125,10 +136,21 @@ class KernelSource:
             environment={**granted_by_name(), **self._settings.variables},
             memory_limit_bytes=self._settings.memory_limit,
         )
-        return ContainerKernelHost(settings, self._context)
+        return start_kernel(ContainerKernelHost(settings, self._context))
 
-    def _start_behind_gateway(self, session_id: str, cwd: Path) -> StartedKernel:
-        # Only who uses gateways pays for their machinery.
+    def close(self) -> None:
+        """End the context."""
+        self._context.term()
+
+
+class GatewayKernels:
+    """Kernels behind a gateway."""
+
+    def __init__(self, settings: KernelSourceSettings) -> None:
+        self._settings = settings
+
+    def start(self, session_id: str, cwd: Path) -> StartedKernel:
+        """Have the gateway start a kernel; without one that is named, the shared one is used."""
         from taskweaver_ext.ces.kernels.gateway.host import (
             GatewayKernelSettings,
             start_behind_gateway,
@@ -144,3 +166,81 @@ class KernelSource:
             memory_limit_bytes=self._settings.memory_limit,
         )
         return start_behind_gateway(settings)
+
+    def close(self) -> None:
+        """Nothing is shared."""
+
+
+@contextlib.contextmanager
+def _programs_here(
+    _cwd: Path, limits: ProgramLimits
+) -> Iterator[tuple[ProgramSites, ProgramLimits]]:
+    yield LocalSites(), limits
+
+
+@contextlib.contextmanager
+def _programs_in_container(
+    cwd: Path, limits: ProgramLimits
+) -> Iterator[tuple[ProgramSites, ProgramLimits]]:
+    from taskweaver_ext.ces.kernels.container.description import ContainerSettings
+    from taskweaver_ext.ces.kernels.container.limits import ContainerLimits
+    from taskweaver_ext.ces.kernels.container.program_container import ProgramContainer
+
+    sizes = {"memory_bytes": limits.memory_bytes, "file_bytes": limits.file_bytes}
+    given = ContainerLimits(**{name: size for name, size in sizes.items() if size is not None})
+    container = ProgramContainer(cwd, ContainerSettings(limits=given), name="exec")
+    try:
+        yield container, ProgramLimits(cpu_seconds=limits.cpu_seconds)
+    finally:
+        container.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelMode:
+    """What is particular to one mode."""
+
+    open_source: Callable[[KernelSourceSettings], KernelSource]
+    """Where the kernels of an environment come from."""
+    programs: Literal["here", "beside the kernel", "refused"]
+    """Where a session's shell and one-shot programs run."""
+    program_sites: (
+        Callable[[Path, ProgramLimits], AbstractContextManager[tuple[ProgramSites, ProgramLimits]]]
+        | None
+    )
+    """For programs alone, without a session: where they run, given the folder they see and what
+    they may use, and which of these limits are left to each program. None: nowhere."""
+    is_confined: bool
+    """Whether code reaches nothing of this machine but its working directory, which then may
+    not hold the session's records, and a shell command needs no approval."""
+    starts_here: bool
+    """Whether a script runs in the caller's current folder unless told otherwise."""
+    verifies_code: bool
+    """Whether code that a model wrote is verified by default: nothing else protects us."""
+
+
+KERNEL_MODES: Mapping[EnvMode, KernelMode] = {
+    EnvMode.Local: KernelMode(
+        open_source=LocalKernels,
+        programs="here",
+        program_sites=_programs_here,
+        is_confined=False,
+        starts_here=True,
+        verifies_code=True,
+    ),
+    EnvMode.Container: KernelMode(
+        open_source=ContainerKernels,
+        programs="beside the kernel",
+        program_sites=_programs_in_container,
+        is_confined=True,
+        starts_here=False,
+        verifies_code=False,
+    ),
+    EnvMode.Gateway: KernelMode(
+        open_source=GatewayKernels,
+        programs="refused",
+        program_sites=None,
+        is_confined=False,
+        starts_here=False,
+        verifies_code=False,
+    ),
+}

@@ -19,6 +19,7 @@ from taskweaver_ext.ces.execution.results import (
     KernelContents,
 )
 from taskweaver_ext.ces.executors import ExecutorRegistry
+from taskweaver_ext.ces.kernels.modes import KERNEL_MODES
 from taskweaver_ext.ces.programs.languages import Language, canonical_name
 from taskweaver_ext.errors import PluginError, SessionError, TaskWeaverError
 from taskweaver_ext.events.emitter import PostEventProxy
@@ -53,7 +54,6 @@ class CodeExecutor:
         cancellation: Cancellation,
         *,
         plugin_problems: Sequence[str] = (),
-        has_container: bool = False,
         languages: Mapping[str, Language] | None = None,
     ) -> None:
         """Prepare to run code.
@@ -71,7 +71,7 @@ class CodeExecutor:
         self._session_id = session_id
         self._session_dir = session_dir
         self._cancellation = cancellation
-        self._has_container = has_container
+        self._mode = KERNEL_MODES[environment.env_mode]
         self._unloaded = list(plugins)
         self._untold = list(plugin_problems)
         self._posts: dict[ExecutionId, PostEventProxy] = {}
@@ -97,7 +97,7 @@ class CodeExecutor:
     @property
     def is_contained(self) -> bool:
         """Whether code, of whatever language, cannot reach beyond the session's container."""
-        return self._has_container
+        return self._mode.is_confined
 
     def start_meanwhile(self) -> None:
         """Begin to start the kernel while the caller does something else."""
@@ -179,7 +179,7 @@ class CodeExecutor:
         self._posts[execution_id] = post
         if len(self._posts) > _REMEMBERED_POSTS:
             del self._posts[next(iter(self._posts))]
-        if name == "python" or self._has_container:  # which is where all other code runs, too
+        if name == "python" or self._mode.programs == "beside the kernel":
             self.start(post)
         with LiveOutput(post, execution_id) as output, self._stoppable() as token:
             post.update_status(f"running {name} code")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from taskweaver_ext.ces.kernels.client.host import StartedKernel
 
@@ -37,6 +37,12 @@ class SpareKernels:
             target=self._keep_ready, name="taskweaver-spare-kernels", daemon=True
         )
         self._thread.start()
+
+    @property
+    def ready(self) -> Sequence[StartedKernel]:
+        """Those that could be claimed now."""
+        with self._changed:
+            return tuple(self._ready)
 
     def claim(self) -> StartedKernel | None:
         """A kernel that is ready now, if there is one."""

@@ -16,7 +16,7 @@ from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionStatus
 from taskweaver_ext.ces.kernels.client.execution import Execution
 from taskweaver_ext.ces.kernels.client.host import ExecutionEnded, Received
 from taskweaver_ext.ces.kernels.client.reader import KernelReader
-from taskweaver_ext.ces.kernels.modes import KernelSource, KernelSourceSettings
+from taskweaver_ext.ces.kernels.modes import KernelSource, KernelSourceSettings, LocalKernels
 from tests.support.executions import wait_until
 
 
@@ -32,7 +32,7 @@ def an_execution(folder: Path, code: str) -> Execution:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[KernelSource]:
-    source = KernelSource(KernelSourceSettings(env_id="e1", env_dir=tmp_path))
+    source = LocalKernels(KernelSourceSettings(env_id="e1", env_dir=tmp_path))
     yield source
     source.close()
 

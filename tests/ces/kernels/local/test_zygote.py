@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,14 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.results import ExecutionStatus
 from taskweaver_ext.ces.kernels.client.host import StartedKernel
 from taskweaver_ext.ces.kernels.local import host as local
+from taskweaver_ext.ces.kernels.local.spares import SpareKernels
 from taskweaver_ext.ces.kernels.local.zygote import Zygote
-from taskweaver_ext.ces.kernels.modes import KernelSource
+from taskweaver_ext.ces.kernels.modes import (
+    KERNEL_MODES,
+    EnvMode,
+    KernelSourceSettings,
+    LocalKernels,
+)
 from taskweaver_ext.errors import KernelStartError
 from tests.support.executions import has_ended, kernel_pid, run, wait_until
 
@@ -488,29 +495,47 @@ def test_nothing_of_a_dead_zygote_is_left(tmp_path: Path) -> None:
     assert not psutil.pid_exists(kernel)
 
 
-def test_a_spare_kernel_becomes_its_sessions_own(tmp_path: Path) -> None:
+@pytest.fixture
+def sources(monkeypatch: pytest.MonkeyPatch) -> list[LocalKernels]:
+    """The sources of local kernels that environments open from now on."""
+    opened: list[LocalKernels] = []
+
+    def open_source(settings: KernelSourceSettings) -> LocalKernels:
+        opened.append(LocalKernels(settings))
+        return opened[-1]
+
+    watched = replace(KERNEL_MODES[EnvMode.Local], open_source=open_source)
+    monkeypatch.setitem(KERNEL_MODES, EnvMode.Local, watched)
+    return opened
+
+
+def test_a_spare_kernel_becomes_its_sessions_own(
+    tmp_path: Path, sources: list[LocalKernels]
+) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "helper.py").write_text("answer = 42")
     with Environment(tmp_path / "env", spare_kernels=1) as environment:
-        assert environment._source.spares is not None
-        ready = environment._source.spares._ready
-        wait_until(lambda: len(ready) == 1)
-        spare = ready[0].host
+        spares = sources[0].spares
+        assert spares is not None
+        wait_until(lambda: len(spares.ready) == 1)
+        spare = spares.ready[0].host
         environment.start_session("s1", cwd=tmp_path / "work")
 
         heard = run(environment, "import os, helper; print(os.getcwd(), helper.answer)")
 
         assert kernel_pid(environment) == spare.pid
         assert heard.text() == f"{tmp_path / 'work'} 42\n"
-        wait_until(lambda: len(ready) == 1)  # the next is at hand
+        wait_until(lambda: len(spares.ready) == 1)  # the next is at hand
 
 
-def test_a_spare_kernel_that_died_is_not_given_out(tmp_path: Path) -> None:
+def test_a_spare_kernel_that_died_is_not_given_out(
+    tmp_path: Path, sources: list[LocalKernels]
+) -> None:
     with Environment(tmp_path / "env", spare_kernels=1) as environment:
-        assert environment._source.spares is not None
-        ready = environment._source.spares._ready
-        wait_until(lambda: len(ready) == 1)
-        spare = ready[0].host
+        spares = sources[0].spares
+        assert spares is not None
+        wait_until(lambda: len(spares.ready) == 1)
+        spare = spares.ready[0].host
         psutil.Process(spare.pid).kill()
         wait_until(lambda: spare.death() is not None)
         environment.start_session("s1")
@@ -519,24 +544,23 @@ def test_a_spare_kernel_that_died_is_not_given_out(tmp_path: Path) -> None:
 
 
 def test_a_spare_that_did_not_start_is_tried_again_when_a_kernel_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    start_spare = KernelSource._start_spare
+    source = LocalKernels(KernelSourceSettings(env_id="env", env_dir=tmp_path))
     failures = [OSError(errno.EMFILE, "Too many open files")]
 
-    def fail_once(source: KernelSource) -> StartedKernel:
+    def fail_once() -> StartedKernel:
         if failures:
             raise failures.pop()
-        return start_spare(source)
+        return source.start("s1", tmp_path)
 
-    monkeypatch.setattr(KernelSource, "_start_spare", fail_once)
-    with Environment(tmp_path, spare_kernels=1) as environment:
-        spares = environment._source.spares
-        assert spares is not None
-        wait_until(lambda: "no spare kernel" in caplog.text)
-        environment.start_session("s1")
+    spares = SpareKernels(1, fail_once)
+    wait_until(lambda: "no spare kernel" in caplog.text)
+    assert spares.claim() is None
 
-        wait_until(lambda: spares._ready)
+    wait_until(lambda: spares.ready)
+    spares.close()
+    source.close()
 
 
 def test_a_kernel_has_what_a_process_started_now_would_have(tmp_path: Path) -> None:
@@ -619,7 +643,6 @@ environment = Environment(
 if not {preload!r}:
     environment.start_session("s1")
     environment.execute_code("s1", "import subprocess; subprocess.Popen(['sleep', '1000'])")
-    while not environment._source.spares._ready: time.sleep(0.01)
 print("ready", flush=True)
 time.sleep(1000)
 """
@@ -627,10 +650,12 @@ time.sleep(1000)
     assert owner.stdout is not None
     with owner.stdout:
         assert owner.stdout.readline() == "ready\n"
+        wait_until(
+            lambda: len(psutil.Process(owner.pid).children(recursive=True)) >= (1 if preload else 4)
+        )
         family = psutil.Process(owner.pid).children(recursive=True)
         owner.kill()
         owner.wait()
 
-    assert len(family) >= (1 if preload else 4)
     for process in family:
         wait_until(partial(has_ended, process.pid))

@@ -1,0 +1,54 @@
+"""The table of kernel modes."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from taskweaver_ext import Environment, ExecutorRegistry
+from taskweaver_ext.ces.kernels.modes import KERNEL_MODES, EnvMode
+from taskweaver_ext.errors import SessionError
+
+MODES = pytest.mark.parametrize("mode", EnvMode)
+
+
+@MODES
+def test_every_mode_has_a_row(mode: EnvMode) -> None:
+    assert mode in KERNEL_MODES
+
+
+@MODES
+def test_programs_run_without_a_session_unless_they_are_refused_in_one(mode: EnvMode) -> None:
+    row = KERNEL_MODES[mode]
+
+    assert (row.program_sites is None) is (row.programs == "refused")
+
+
+@MODES
+def test_code_that_is_confined_to_a_folder_finds_no_records_there(
+    tmp_path: Path, mode: EnvMode
+) -> None:
+    with Environment(tmp_path / "env", mode, warm_start=False) as environment:
+        open_registry = partial(ExecutorRegistry, environment, folder=tmp_path / "records")
+        if KERNEL_MODES[mode].is_confined:
+            with pytest.raises(SessionError, match="out of reach of its code"):
+                open_registry(cwd=tmp_path)
+        else:
+            open_registry(cwd=tmp_path).close()
+
+
+@pytest.mark.parametrize(
+    "mode", [mode for mode, row in KERNEL_MODES.items() if row.programs != "beside the kernel"]
+)
+def test_a_shell_runs_here_or_is_refused(tmp_path: Path, mode: EnvMode) -> None:
+    with (
+        Environment(tmp_path, mode, warm_start=False) as environment,
+        ExecutorRegistry(environment) as registry,
+    ):
+        result = registry.get("bash").execute("echo here")
+
+    is_refused = KERNEL_MODES[mode].programs == "refused"
+    assert ("NOT_ISOLATED" in (result.error or "")) is is_refused
+    assert result.stdout == ([] if is_refused else ["here\n"])
