@@ -10,9 +10,9 @@ from taskweaver_ext.ces.programs.languages import canonical_name
 from taskweaver_ext.conversation import AttachmentType, Post
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.events.emitter import PostEventProxy
-from taskweaver_ext.roles.base.asking import ModelReply
 from taskweaver_ext.roles.base.correction import UnusableReplyError
 from taskweaver_ext.roles.base.live_fields import LiveFields
+from taskweaver_ext.roles.base.model_caller import ModelReply
 from taskweaver_ext.roles.base.reply_json import parse_reply
 from taskweaver_ext.roles.code_interpreter.generated import (
     GeneratedCode,
@@ -49,11 +49,11 @@ class ChannelForm:
         """Return None: the reply as a whole is no JSON."""
         return None
 
-    def reading(self, post: PostEventProxy) -> ChannelReading:
+    def reader(self, post: PostEventProxy) -> ChannelReader:
         """Begin to read a reply."""
-        return ChannelReading(post, self._languages)
+        return ChannelReader(post, self._languages)
 
-    def written(self, post: Post) -> str:
+    def reply_text(self, post: Post) -> str:
         """Return what the model had written for a post."""
         texts = {
             name: attachment.content
@@ -71,7 +71,7 @@ class ChannelForm:
         return thinking + _channel(DECISION, json.dumps(decision, ensure_ascii=False)) + code
 
 
-class ChannelReading:
+class ChannelReader:
     """One reply as it arrives."""
 
     def __init__(self, post: PostEventProxy, languages: Sequence[str]) -> None:
