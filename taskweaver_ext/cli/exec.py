@@ -249,7 +249,7 @@ def _record_folder() -> Iterator[Path]:
 @contextlib.contextmanager
 def _container(cwd: str | None, **sizes: int | None) -> Iterator[ProgramSites]:
     """A container that sees the folder, from the start of the program to our end."""
-    # Only who runs containers pays for their machinery.
+    # Only a run in a container pays for the machinery of containers.
     from taskweaver_ext.ces.kernels.container.description import ContainerSettings
     from taskweaver_ext.ces.kernels.container.limits import ContainerLimits
     from taskweaver_ext.ces.kernels.container.program_site import ProgramContainer
@@ -327,7 +327,7 @@ class _Run:
     def _receive(self, event: ExecutionEvent) -> None:
         self._view.show(event)
         if self._screen.failure is not None:
-            self._executor.interrupt()  # nobody hears it any more
+            self._executor.interrupt()  # its output is not read any more
 
     def _suggest_killing(self) -> None:
         self._screen.say("[Interrupting] The program still runs; Ctrl-C again kills it.")

@@ -78,7 +78,7 @@ def fetch(folder: Path | None, project: Path | None, yes: bool) -> int:
 
 
 def _is_wanted() -> bool:
-    """Ask whoever is at our standard input; silence is no consent to so much."""
+    """Ask the person at our standard input; silence is no consent to so much."""
     try:
         return click.confirm("Download it?", err=True)
     except click.Abort as error:

@@ -138,7 +138,7 @@ def _find_script(arguments: tuple[str, ...], code: str | None) -> Script:
 
 @contextlib.contextmanager
 def _session_folder(run: _Run, *, is_kept: bool) -> Iterator[Path]:
-    """A private folder, removed at the end unless somebody may still want something from it."""
+    """A private folder, removed at the end unless the user may still want something from it."""
     folder = make_owned_folder("run")
     try:
         yield folder
@@ -185,8 +185,8 @@ class _Run:
         """Start a kernel, run the script on it, and return the exit code."""
         self._signals = signals
         if cwd is None and mode is EnvMode.Local:
-            cwd = Path.cwd()  # elsewhere, what is here is seen only by whoever is given it
-        # A process to fork kernels from pays only for those who need more than one.
+            cwd = Path.cwd()  # other kernels see this folder only if it is given
+        # A process to fork kernels from pays only where more than one is needed.
         with Environment(folder, mode, python=python, warm_start=False) as self._environment:
             self._environment.start_session(
                 _SESSION, session_dir=folder, cwd=cwd, on_late_output=self._view.show

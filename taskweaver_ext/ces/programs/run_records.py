@@ -14,7 +14,7 @@ from taskweaver_ext.errors import SessionError
 from taskweaver_ext.machine.owned_folders import GivenFolder
 
 CLOSE_SECONDS = 10.0
-"""How long closing waits for callers whose functions hang."""
+"""How long closing waits for callbacks that hang."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
 
