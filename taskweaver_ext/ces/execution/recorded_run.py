@@ -18,12 +18,12 @@ from taskweaver_ext.ces.execution.events import (
     OutputProduced,
     StatusChanged,
 )
-from taskweaver_ext.ces.execution.notices import HostNotice
 from taskweaver_ext.ces.execution.output_sink import OutputSink
 from taskweaver_ext.ces.execution.results import (
     ExecutionId,
     ExecutionResult,
     ExecutionStatus,
+    HostNotice,
     Notice,
     StreamName,
 )

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from taskweaver_ext.ces.execution.notices import HostNotice
-from taskweaver_ext.ces.execution.results import KernelDeath, StreamName, Usage
+from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath, StreamName, Usage
 from taskweaver_ext.ces.programs.process_output import OnBytes, OutputPipe, ReadEnd
 from taskweaver_ext.ces.programs.site import ProcessSettings, ProgramSite
 

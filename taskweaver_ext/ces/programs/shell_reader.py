@@ -15,9 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from taskweaver_ext.ces.execution.events import StatusChanged
-from taskweaver_ext.ces.execution.notices import HostNotice
 from taskweaver_ext.ces.execution.recorded_run import RecordedRun
-from taskweaver_ext.ces.execution.results import ExecutionStatus, KernelDeath, Notice, signal_name
+from taskweaver_ext.ces.execution.results import (
+    ExecutionStatus,
+    HostNotice,
+    KernelDeath,
+    Notice,
+    signal_name,
+)
 from taskweaver_ext.ces.programs.bash import BashProcess, SentCommand
 from taskweaver_ext.ces.programs.exec_errors import (
     describe_missing_site,

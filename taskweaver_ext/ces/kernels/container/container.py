@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from taskweaver_ext.ces.execution.notices import HostNotice
+from taskweaver_ext.ces.execution.results import HostNotice
 from taskweaver_ext.ces.kernels.client.host import RUNTIME_FOLDER
 from taskweaver_ext.ces.kernels.container.closed_network import (
     ClosedNetwork,

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import zmq
 
-from taskweaver_ext.ces.execution.notices import HostNotice
-from taskweaver_ext.ces.execution.results import KernelDeath
+from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath
 from taskweaver_ext.ces.kernels.client.host import KernelConnection
 from taskweaver_ext.ces.kernels.client.jupyter_messages import MessageFormat
 from taskweaver_ext.ces.kernels.client.wire import CONTROL_PORT

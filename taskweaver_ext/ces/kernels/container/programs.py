@@ -11,8 +11,7 @@ from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from taskweaver_ext.ces.execution.notices import HostNotice
-from taskweaver_ext.ces.execution.results import KernelDeath
+from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath
 from taskweaver_ext.ces.kernels.container.description import INSIDE_FOLDER, cwd_inside
 from taskweaver_ext.ces.kernels.container.limits import LimitCounter
 from taskweaver_ext.ces.kernels.container.program import ContainerProgram
