@@ -13,7 +13,7 @@ from typing import Literal, cast
 from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.console.inbox import StopStage
-from taskweaver_ext.console.late_output import LateOutput
+from taskweaver_ext.console.late_output_view import LateOutputView
 from taskweaver_ext.console.markdown import markdown_rows
 from taskweaver_ext.console.output_block import (
     FRAMES,
@@ -79,7 +79,7 @@ class Transcript(SessionEventHandlerBase):
         self._rows_in_full = rows_in_full
         self._on_answer = on_answer or self._draw_answer
         self._posts: dict[PostId, PostView] = {}
-        self._late = LateOutput(painter, lambda frames: self._new_output(self._width, frames))
+        self._late = LateOutputView(painter, lambda frames: self._new_output(self._width, frames))
         self._step = ""
         self._plans = PlanFilter()
         self._failure = ""

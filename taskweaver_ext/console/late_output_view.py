@@ -24,8 +24,8 @@ _TITLE_CELLS = 50
 NewBlock: TypeAlias = Callable[[Mapping[StreamName, str]], OutputBlock]
 
 
-class LateOutput:
-    """The late output of the executions of one session."""
+class LateOutputView:
+    """The late output of the executions of one session, as rows."""
 
     def __init__(self, painter: Painter, new_block: NewBlock) -> None:
         """Begin with nothing.
