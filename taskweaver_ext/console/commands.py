@@ -82,7 +82,7 @@ class Commands:
             if not runner.was_stopped:
                 self._say(f"error: {error}", color=RED)
             return False
-        except Exception as error:  # noqa: BLE001 - the next request may fare better
+        except Exception as error:  # noqa: BLE001 - the next request may succeed
             _log.exception("A request failed")
             self._say(f"error: {type(error).__name__}: {error}", color=RED)
             return False

@@ -145,7 +145,7 @@ class RequestRunner:
         self.demo_folders.clear()
 
     def abandon(self) -> None:
-        """End what runs, at any price and without a word: our output is closed."""
+        """Kill what runs, without a word: our output is closed."""
         is_first, self.is_abandoned = not self.is_abandoned, True
         if is_first and self._current is not None:
             with contextlib.suppress(SessionError):  # it is over already
@@ -194,7 +194,7 @@ class RequestRunner:
         return result
 
     def on_signal(self, number: int) -> None:
-        """Stop what runs; at any price the second time, or when we are to end."""
+        """Interrupt what runs; kill it the second time, or when we are to end."""
         is_ctrl_c = number == signal.SIGINT
         self.is_asked_to_end = self.is_asked_to_end or not is_ctrl_c
         if not self._is_working:

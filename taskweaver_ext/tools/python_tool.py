@@ -299,7 +299,7 @@ class PythonTool(Closeable):
 
 
 def _name_of(session_id: str, cwd: Path) -> str:
-    """What a session's kernel for a folder is called: readable, and a file name whatever it is."""
+    """Name a session's kernel for a folder: readable, and always fit for a file name."""
     readable = _NOT_IN_NAMES.sub("_", session_id)[:_MAX_READABLE_CHARACTERS]
     digest = hashlib.sha256(repr((session_id, cwd)).encode()).hexdigest()
     return f"{readable or '_'}-{digest[:_DIGEST_CHARACTERS]}"

@@ -269,7 +269,7 @@ class SurrogateJoiner:
         return _mended(text)
 
     def close(self) -> str:
-        """Return what is left of a half that waits in vain."""
+        """Return U+FFFD for a half that still waits; the text has ended."""
         text, self._half = self._half, ""
         return _mended(text)
 

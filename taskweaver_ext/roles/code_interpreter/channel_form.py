@@ -105,7 +105,7 @@ class ChannelReader:
         decision = parse_reply(self._texts[DECISION], ("action", "notes", _ANSWER)) or {}
         answer = decision.get(_ANSWER, "")
         if answer.strip() and not self._tool_id:
-            self._live.settle({"thought": self._texts[THINKING], _MESSAGE: answer})
+            self._live.complete({"thought": self._texts[THINKING], _MESSAGE: answer})
             return GeneratedText(answer)
         if not self._texts[DECISION].strip() and not self._texts[CODE].strip():
             self._accept_block(reply)
@@ -116,7 +116,7 @@ class ChannelReader:
         if failure := self._panel.finish_generation():
             raise UnusableReplyError(f"{failure.message} ({failure.code})")
         texts = {"thought": self._texts[THINKING], "reply_type": language}
-        self._live.settle({**texts, "reply_content": self._texts[CODE]})
+        self._live.complete({**texts, "reply_content": self._texts[CODE]})
         return GeneratedCode(language, self._texts[CODE], self._panel)
 
     def abandon(self, reason: str) -> None:

@@ -108,7 +108,7 @@ class JsonReader:
         language = canonical_name(fields.get("reply_type", "").strip() or "python")
         if language == TEXT:
             del fields["reply_content"]
-            self._live.settle({**fields, _MESSAGE: content})
+            self._live.complete({**fields, _MESSAGE: content})
             return GeneratedText(content)
         if language not in self._languages:
             known = ", ".join([*self._languages, TEXT])
@@ -116,7 +116,7 @@ class JsonReader:
         code = clean_code(content)
         self._show_code(self._fence.close())
         self._panel.open(language)
-        self._live.settle({**fields, "reply_type": language, "reply_content": code})
+        self._live.complete({**fields, "reply_type": language, "reply_content": code})
         return GeneratedCode(language, code, self._panel)
 
     def abandon(self, reason: str) -> None:

@@ -95,7 +95,7 @@ class Planner(Role):
                 fields = self._read(reply, reader.finish(), memory)
             except UnusableReplyError as problem:
                 return self._ask_again(post, reply, str(problem), memory)
-            live.settle(fields)
+            live.complete(fields)
             post.update_send_to(fields["send_to"])
             return post.end()
 

@@ -58,7 +58,7 @@ def test_a_planners_reply_is_read_or_it_is_not(text: str, size: int, form: Reply
     fields = reader.finish()
 
     if fields is not None:
-        live.settle(fields)
+        live.complete(fields)
         assert post.post.message == fields.get("message", post.post.message)
     json.dumps(post.post.to_dict())
 
