@@ -1,7 +1,7 @@
 """Follow the agent at work: code while it is written, its output while it runs.
 
 The model is scripted, so that this runs without a key. Without `model=`, the settings of the
-project say who answers.
+project say which model answers.
 
 Prints:
     <Planner>

@@ -1,7 +1,7 @@
 """What a model's code may do without asking.
 
 Shell commands and programs in other languages cannot be verified, so a person is
-asked before they run. Where nobody can be asked they do not run. Inside a
+asked before they run. Where no person can be asked they do not run. Inside a
 container they cannot do harm outside of it, and run.
 """
 
@@ -18,7 +18,7 @@ from taskweaver_ext.config.settings import ApprovalMode
 from taskweaver_ext.errors import TaskWeaverError
 
 ApprovalScope: TypeAlias = Literal["shell", "all"]
-ShellOutlook: TypeAlias = Literal["runs", "asks", "refused"]
+ShellPolicy: TypeAlias = Literal["runs", "asks", "refused"]
 """What becomes of shell code that a model writes."""
 
 _UNSAFE_IN_PATTERNS = frozenset(";&|`$<>\n()\\")
@@ -36,7 +36,7 @@ class ApprovalRequest:
     language: str
     code: str
     reason: str
-    """Why somebody has to decide, in one sentence."""
+    """Why a person has to decide, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class ApprovalAnswer:
     reason: str = ""
     """Why not; the model is told."""
     is_final: bool = True
-    """Whether somebody decided; where nobody could, another way is worth a try."""
+    """Whether a person decided; where none could, another way is worth a try."""
 
 
 Ask: TypeAlias = Callable[[ApprovalRequest], ApprovalAnswer]
@@ -74,7 +74,7 @@ class Approval:
             scope: What has to be approved: what cannot be verified, or all code.
             always_allowed: Commands that run without asking; `*` stands for any text, but a
                 command with a pipe, a redirection or a second command in it always asks.
-            ask: Asks a person; None where there is nobody.
+            ask: Asks a person; None where there is none.
         """
         self.mode: ApprovalMode = mode
         self.scope: ApprovalScope = scope
@@ -82,7 +82,7 @@ class Approval:
         self.ask = ask
         self._numbers = itertools.count(1)
 
-    def outlook(self, *, is_contained: bool) -> ShellOutlook:
+    def shell_policy(self, *, is_contained: bool) -> ShellPolicy:
         """Return what becomes of shell code, so that a model need not find out by trying."""
         if self.mode == "auto" or (is_contained and self.scope == "shell" and self.mode != "deny"):
             return "runs"
@@ -102,7 +102,7 @@ class Approval:
         Args:
             is_verified: Whether the code is of the kind that verification can judge.
             is_contained: Whether it runs inside a container.
-            reason: Why somebody has to decide.
+            reason: Why a person has to decide.
         """
         if is_contained and self.scope == "shell" and self.mode != "deny":
             return ApprovalAnswer(True)

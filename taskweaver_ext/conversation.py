@@ -23,7 +23,7 @@ RoleName: TypeAlias = str
 RoundState: TypeAlias = Literal["created", "finished", "failed"]
 
 UNKNOWN_ROLE: RoleName = "Unknown"
-"""Where a post goes until somebody has decided."""
+"""The recipient of a post until its role has decided."""
 
 
 _FAILED_STOPS = frozenset({"TaskFailure", "SecurityRisks"})

@@ -38,7 +38,7 @@ class KernelStartError(KernelError):
 
 
 class KernelNotReadyError(KernelStartError):
-    """The kernel was gone or silent before it could be used; another may fare better."""
+    """The kernel was gone or silent before it could be used; a second try may succeed."""
 
 
 class KernelDiedError(KernelError):

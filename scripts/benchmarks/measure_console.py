@@ -19,8 +19,8 @@ from scripts.benchmarks.peers import OurPeer, ignore, started
 from scripts.benchmarks.processes import context_switches
 from scripts.benchmarks.rows import LOCAL, OURS, Row, at_most, interleave
 from taskweaver_ext import TaskWeaverApp
+from taskweaver_ext.console.chat import WELCOME
 from taskweaver_ext.console.display import MAX_UPDATES_PER_SECOND, Display
-from taskweaver_ext.console.guidance import WELCOME
 from taskweaver_ext.console.rows import Painter
 from taskweaver_ext.console.screen import TerminalScreen
 from taskweaver_ext.console.transcript import Transcript

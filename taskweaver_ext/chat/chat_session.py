@@ -73,7 +73,7 @@ class ChatSession(Protocol):
         """Run code of the user."""
 
     def interrupt(self, kill: bool = False) -> object:
-        """Stop what runs; at any price when `kill`."""
+        """Interrupt what runs; with `kill`, kill it, which costs the variables."""
 
     def stop(self) -> None:
         """End it, and everything it started."""

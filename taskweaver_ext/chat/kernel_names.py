@@ -60,7 +60,7 @@ def find_names(run_quietly: Callable[[str], ExecutionResult], code: str) -> list
     """Return what a kernel knows that fits at the end of some code.
 
     Args:
-        run_quietly: Runs code on the kernel without showing it to anybody.
+        run_quietly: Runs code on the kernel without showing it.
     """
     source = f"{_SOURCE}\nprint(find(shell, {code!r}, {MAX_NAMES}))"
     result = run_quietly(f"exec({source!r}, {{'shell': get_ipython()}})")

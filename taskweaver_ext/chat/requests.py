@@ -95,4 +95,4 @@ def _compiles(code: str) -> bool:
             warnings.simplefilter("ignore")
             return codeop.compile_command(code, symbol="exec") is not None
     except (SyntaxError, ValueError, OverflowError):
-        return True  # whoever runs it says what is wrong
+        return True  # running it says what is wrong

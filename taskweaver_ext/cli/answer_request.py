@@ -20,7 +20,7 @@ from taskweaver_ext.console.markdown import markdown_rows
 from taskweaver_ext.console.request_runner import RequestRunner
 from taskweaver_ext.console.rows import NO_LIMIT, Painter
 from taskweaver_ext.console.screen import PlainScreen, TerminalScreen
-from taskweaver_ext.console.terminal_hold import holding_terminal
+from taskweaver_ext.console.terminal_settings import echo_off
 from taskweaver_ext.console.transcript import Transcript
 
 EXIT_DONE = 0
@@ -48,7 +48,7 @@ def answer_request(
         signals = stack.enter_context(SignalWatch())
         runner = _make_runner(app, answers, is_live=is_live)
         if is_live:
-            stack.enter_context(holding_terminal(runner.display.suspend_with))
+            stack.enter_context(echo_off(runner.display.suspend_soon))
         runner.start(signals.pass_to)
         stack.callback(runner.close)
         runner.files += [path.absolute() for path in files]

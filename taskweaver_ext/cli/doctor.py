@@ -96,7 +96,7 @@ def command(project: Path | None, clean: bool, as_json: bool) -> int:
 
 
 def _clean(as_json: bool) -> int:
-    # The engine's machinery is not for those who only check.
+    # A check alone does not need the engine's machinery.
     from taskweaver_ext.cli.cleaning import clean
 
     done = clean()
@@ -292,7 +292,7 @@ def _check_model(project: Path | None) -> Finding:
             advice=f"correct {config.FILE_NAME} or the environment",
         )
     detail = f"{settings.api_type} {settings.model}, key {'set' if llm.has_api_key else 'not set'}"
-    # Whoever has an address of one's own, such as vLLM's, may need no key.
+    # An address of one's own, such as vLLM's, may need no key.
     if llm.has_api_key or settings.api_base or settings.api_type in ("ollama", "local"):
         return Finding(name="model", status="ok", detail=detail)
     return Finding(

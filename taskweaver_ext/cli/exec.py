@@ -316,7 +316,7 @@ class _Run:
     def _receive(self, event: ExecutionEvent) -> None:
         self._view.show(event)
         if self._screen.failure is not None:
-            self._executor.interrupt()  # nobody hears it any more
+            self._executor.interrupt()  # its output is not read any more
 
     def _suggest_killing(self) -> None:
         self._screen.say("[Interrupting] The program still runs; Ctrl-C again kills it.")

@@ -115,7 +115,7 @@ def _program(debug: bool) -> None:
 
 
 def _set_up_logging(*, is_debugging: bool) -> None:
-    """Show mistakes in settings; all else that is logged is for those who look for a fault."""
+    """Show mistakes in settings; all else that is logged is for debugging."""
     import logging
 
     from taskweaver_ext.config import variables
@@ -186,7 +186,7 @@ def _hint_for(error: click.UsageError) -> str:
 
 
 def _explain(error: Exception, arguments: list[str]) -> tuple[str, str]:
-    """What happened that nobody foresaw, and what can be done about it."""
+    """What happened unexpectedly, and what can be done about it."""
     if isinstance(error, OSError) and error.filename is None and error.errno in _CANNOT_WRITE:
         return f"there is no room to write: {error.strerror}", "make room, or write elsewhere"
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -78,7 +78,7 @@ def fetch(folder: Path | None, project: Path | None, yes: bool) -> int:
 
 
 def _is_wanted() -> bool:
-    """Ask whoever is at our standard input; silence is no consent to so much."""
+    """Ask the person at our standard input; silence is no consent to so much."""
     try:
         return click.confirm("Download it?", err=True)
     except click.Abort as error:
@@ -105,6 +105,6 @@ def _set(path: Path, values: dict[str, str]) -> None:
         settings = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except ValueError as error:
         raise ConfigError(f"{path} is not valid JSON: {error}.") from error
-    # Another provider's model is none here; its key does no harm, and may be wanted again.
+    # A model of another provider does not fit; its key does no harm, and may be wanted again.
     kept = {name: value for name, value in settings.items() if name != "llm.model"}
     path.write_text(json.dumps({**kept, **values}, indent=2) + "\n", encoding="utf-8")

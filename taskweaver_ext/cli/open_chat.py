@@ -19,11 +19,9 @@ from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.cli.standard_input import StandardInput, is_terminal
 from taskweaver_ext.config import settings as config
 from taskweaver_ext.config import variables
-from taskweaver_ext.console.chat import ConsoleChat
+from taskweaver_ext.console.chat import LOCAL_KERNEL, WELCOME, ConsoleChat
 from taskweaver_ext.console.display import Display
-from taskweaver_ext.console.guidance import LOCAL_KERNEL, WELCOME
-from taskweaver_ext.console.piped_chat import PipedChat
-from taskweaver_ext.console.plain_transcript import PlainTranscript
+from taskweaver_ext.console.piped_chat import PipedChat, PlainTranscript
 from taskweaver_ext.console.request_runner import RequestRunner
 from taskweaver_ext.console.screen import PlainScreen, TerminalScreen
 

@@ -44,7 +44,7 @@ def logging_to_project(config: LoggingConfig) -> Iterator[None]:
 
 
 class _LogFile(logging.handlers.RotatingFileHandler):
-    """A log that keeps silent about a full disk: whoever is at the terminal has work to do."""
+    """A log that keeps silent about a full disk: the person at the terminal has work to do."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """Hear that a record could not be written."""

@@ -138,7 +138,7 @@ def _find_script(arguments: tuple[str, ...], code: str | None) -> Script:
 
 @contextlib.contextmanager
 def _session_folder(run: _Run, *, is_kept: bool) -> Iterator[Path]:
-    """A private folder, removed at the end unless somebody may still want something from it."""
+    """A private folder, removed at the end unless the user may still want something from it."""
     folder = make_owned_folder("run")
     try:
         yield folder
@@ -186,7 +186,7 @@ class _Run:
         self._signals = signals
         if cwd is None and KERNEL_MODES[mode].starts_here:
             cwd = Path.cwd()
-        # A process to fork kernels from pays only for those who need more than one.
+        # A process to fork kernels from pays only where more than one is needed.
         with Environment(folder, mode, python=python, warm_start=False) as self._environment:
             self._environment.start_session(
                 _SESSION, session_dir=folder, cwd=cwd, on_late_output=self._view.show

@@ -126,8 +126,8 @@ class JsonView:
 class Completion:
     """Counts the output that was shown, and shows in the end what was skipped for slowness.
 
-    An execution does not wait long for a slow callback, but whoever reads our
-    output through a pipe may take all the time in the world.
+    An execution does not wait long for a slow callback, but the program that reads
+    our output through a pipe may take all the time in the world.
     """
 
     def __init__(self, view: View) -> None:

@@ -85,7 +85,7 @@ def _finish(result: Any, exit_handlers: _ExitHandlers) -> None:  # noqa: ANN401 
 
 def _wait_for_threads_and_processes() -> None:
     for stop_idle_workers in reversed(getattr(threading, "_threading_atexits", [])):
-        stop_idle_workers()  # pools of `concurrent.futures` that nobody shut down
+        stop_idle_workers()  # pools of `concurrent.futures` that were not shut down
     while threads := [
         thread
         for thread in threading.enumerate()

@@ -20,7 +20,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_INTERRUPTED = 130
 
 _STUCK_SECONDS = 5.0
-"""How long the cleaning up may take after a signal that nobody was there to hear."""
+"""How long the cleaning up may take after a signal that came when no listener was set."""
 _STDERR = 2
 
 _log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Listener:
-    """Who hears signals."""
+    """The functions that are told of signals."""
 
     on_signal: Callable[[int], None]
     on_no_effect: Callable[[], None]
@@ -103,7 +103,7 @@ class SignalWatch:
     def __enter__(self) -> Self:
         self._thread.start()
         for number in SIGNALS:
-            # A signal that whoever started us has set to be ignored (nohup) stays ignored.
+            # A signal that our parent has set to be ignored (nohup) stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._previous[number] = signal.signal(number, self._on_signal)
         return self

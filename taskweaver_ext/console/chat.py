@@ -8,18 +8,25 @@ from pathlib import Path
 
 from taskweaver_ext.chat.chat_session import SessionSource
 from taskweaver_ext.chat.kernel_names import KernelName
-from taskweaver_ext.chat.requests import Request, parse_request
+from taskweaver_ext.chat.requests import parse_request
 from taskweaver_ext.console.commands import Commands
 from taskweaver_ext.console.completion import ChatCompleter
 from taskweaver_ext.console.display import Display
-from taskweaver_ext.console.guidance import LEAVE_TWICE, WELCOME
 from taskweaver_ext.console.prompt import Prompt, QuestionRefusedError
 from taskweaver_ext.console.request_runner import PassSignals, RequestRunner
-from taskweaver_ext.console.rows import DIM, RED, Painter
+from taskweaver_ext.console.rows import DIM, Painter
 from taskweaver_ext.console.screen import TerminalScreen
-from taskweaver_ext.console.terminal_hold import holding_terminal
+from taskweaver_ext.console.terminal_settings import echo_off
 from taskweaver_ext.console.transcript import Transcript
-from taskweaver_ext.errors import TaskWeaverError
+
+WELCOME = "Type a request, > for Python, ! for shell, /help for more; Ctrl-D leaves."
+
+LEAVE_TWICE = "Ctrl-C again leaves, as Ctrl-D does."
+
+LOCAL_KERNEL = (
+    "Code runs on this machine, with your rights; taskweaver-ext chat --kernel container keeps it"
+    " in a container."
+)
 
 EXIT_DONE = 0
 EXIT_INTERRUPTED = 130
@@ -62,7 +69,7 @@ class ConsoleChat:
 
     def run(self, pass_signals_to: PassSignals) -> int:
         """Chat until the person leaves; return the exit code."""
-        with holding_terminal(self._display.suspend_with):
+        with echo_off(self._display.suspend_soon):
             self._runner.start(pass_signals_to)
             try:
                 self._display.say(self._first_words, color=DIM)
@@ -99,32 +106,12 @@ class ConsoleChat:
             if request.command == "exit":
                 return
             self._was_stopped = False
-            self._do(request)
+            self._commands.do(request)
             self._was_stopped = self._was_stopped or self._runner.was_stopped
 
     def _read(self) -> str:
-        with self._runner.hearing.open(), self._display.showing_above(self._prompt):
+        with self._runner.subscription.open(), self._display.above_prompt(self._prompt):
             return self._prompt.read()
-
-    def _do(self, request: Request) -> None:
-        try:
-            match request.kind:
-                case "command":
-                    self._commands.run(request.command, request.text)
-                case "agent":
-                    self._runner.ask_agent(request.text)
-                case "python":
-                    self._runner.run_code("python", request.text)
-                case "shell":
-                    self._runner.run_code("bash", request.text)
-                case "nothing":
-                    pass
-        except TaskWeaverError as error:
-            if not self._runner.was_stopped:
-                self._display.say(f"error: {error}", color=RED)
-        except Exception as error:  # noqa: BLE001 - the next request may fare better
-            _log.exception("A request failed")
-            self._display.say(f"error: {type(error).__name__}: {error}", color=RED)
 
     def _find_names(self, code: str) -> list[KernelName]:
         return list(self._source.find_names(self._runner.session, code))

@@ -1,25 +1,31 @@
-"""The commands of the chat: `/help` and its like, but for `/exit`, which ends the chat itself."""
+"""What lines of a chat ask for: requests, code, and commands (all but `/exit`)."""
 
 from __future__ import annotations
 
 import difflib
 import json
+import logging
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, cast, get_args
 
-from taskweaver_ext.chat.requests import COMMANDS, MODES, Mode
+from taskweaver_ext.chat.requests import COMMANDS, MODES, Mode, Request
 from taskweaver_ext.config.settings import ApprovalMode
-from taskweaver_ext.console.guidance import help_text
 from taskweaver_ext.console.request_runner import RequestRunner
-from taskweaver_ext.console.rows import YELLOW
+from taskweaver_ext.console.rows import RED, YELLOW
+from taskweaver_ext.errors import TaskWeaverError
 
 _MAX_HISTORY_LINES = 50
+_KEYS = """\
+Enter sends; Alt-Enter begins another line; Tab completes; Up and Down, Ctrl-R find earlier lines.
+Ctrl-C stops what runs, twice kills it; at an empty prompt it leaves, as Ctrl-D does."""
+
+_log = logging.getLogger(__name__)
 
 
-class Typist(Protocol):
-    """Where lines come from."""
+class InputState(Protocol):
+    """What commands can know and change of the prompt, or of the lines of a pipe."""
 
     mode: Mode
     """What a line without a prefix is."""
@@ -29,16 +35,16 @@ class Typist(Protocol):
         """What was typed, oldest first."""
 
 
-class MisusedError(Exception):
+class UsageError(Exception):
     """A command was called in a way that makes no sense; the message says how it is meant."""
 
 
 class Commands:
-    """Does what commands say, for one chat, on the thread that owns the terminal."""
+    """Does what the lines of one chat ask for, on the thread that owns the terminal."""
 
-    def __init__(self, runner: RequestRunner, typist: Typist) -> None:
+    def __init__(self, runner: RequestRunner, input_state: InputState) -> None:
         self._runner = runner
-        self._typist = typist
+        self._input = input_state
         self._say = runner.display.say
         self._actions: dict[str, Callable[[str], None]] = {
             "help": self._help,
@@ -57,11 +63,35 @@ class Commands:
             "demo": self._demo,
         }
 
+    def do(self, request: Request) -> bool:
+        """Do what a line asks for; False when it failed, which has been said."""
+        runner = self._runner
+        try:
+            match request.kind:
+                case "command":
+                    return self.run(request.command, request.text)
+                case "agent":
+                    return runner.ask_agent(request.text).is_done
+                case "python":
+                    return runner.run_code("python", request.text).is_success
+                case "shell":
+                    return runner.run_code("bash", request.text).is_success
+                case "nothing":
+                    return True
+        except TaskWeaverError as error:
+            if not runner.was_stopped:
+                self._say(f"error: {error}", color=RED)
+            return False
+        except Exception as error:  # noqa: BLE001 - the next request may succeed
+            _log.exception("A request failed")
+            self._say(f"error: {type(error).__name__}: {error}", color=RED)
+            return False
+
     def run(self, name: str, arguments: str) -> bool:
         """Do what a command says; False when it could not be done, which has been said."""
         try:
             self._find(name)(arguments)
-        except MisusedError as error:
+        except UsageError as error:
             self._say(str(error), color=YELLOW)
             return False
         except OSError as error:
@@ -75,11 +105,11 @@ class Commands:
         if action is None:
             similar = difflib.get_close_matches(name, COMMANDS, 1)
             advice = f"Did you mean /{similar[0]}?" if similar else "/help shows all."
-            raise MisusedError(f"There is no command /{name}. {advice}")
+            raise UsageError(f"There is no command /{name}. {advice}")
         return action
 
     def _help(self, _arguments: str) -> None:
-        self._say(help_text())
+        self._say(_help_text())
 
     def _clear(self, _arguments: str) -> None:
         self._runner.display.clear_screen()
@@ -91,17 +121,17 @@ class Commands:
     def _load(self, arguments: str) -> None:
         paths = [Path(word).expanduser().absolute() for word in _words(arguments)]
         if not paths:
-            raise MisusedError("/load FILE... gives files to the session.")
+            raise UsageError("/load FILE... gives files to the session.")
         for path in paths:
             if not path.is_file():
-                raise MisusedError(f"There is no file {path}.")
+                raise UsageError(f"There is no file {path}.")
         self._runner.files += paths
         self._say(f"{len(paths)} file(s) will go with your next request.")
 
     def _save(self, arguments: str) -> None:
         words = _words(arguments)
         if len(words) > 1:
-            raise MisusedError("/save [FILE] takes one file; put quotes around a name with spaces.")
+            raise UsageError("/save [FILE] takes one file; put quotes around a name with spaces.")
         folder = self._runner.session.session_dir
         path = Path(words[0]).expanduser() if words else folder / "transcript.json"
         rounds = [one.to_dict() for one in self._runner.session.rounds]
@@ -115,7 +145,7 @@ class Commands:
         details = [
             ("session", runner.session.session_id),
             *runner.source.describe(runner.session),
-            ("mode", self._typist.mode),
+            ("mode", self._input.mode),
             ("auto", "on" if runner.session.shares_runs else "off"),
             ("approve", runner.session.approval.mode),
         ]
@@ -125,21 +155,19 @@ class Commands:
 
     def _mode(self, arguments: str) -> None:
         if arguments and arguments not in MODES:
-            raise MisusedError(f"/mode {'|'.join(MODES)}: what a line without a prefix is.")
+            raise UsageError(f"/mode {'|'.join(MODES)}: what a line without a prefix is.")
         if arguments:
-            self._typist.mode = arguments
-        self._say(f"Lines without a prefix go to: {self._typist.mode}")
+            self._input.mode = arguments
+        self._say(f"Lines without a prefix go to: {self._input.mode}")
 
     def _expand(self, arguments: str) -> None:
         if arguments and not arguments.isdecimal():
-            raise MisusedError(
-                "/expand [NUMBER] shows collapsed output; the notice has its number."
-            )
+            raise UsageError("/expand [NUMBER] shows collapsed output; the notice has its number.")
         if not self._runner.display.expand(int(arguments) if arguments else None):
-            raise MisusedError("Nothing like that was collapsed, or it is no longer kept.")
+            raise UsageError("Nothing like that was collapsed, or it is no longer kept.")
 
     def _history(self, _arguments: str) -> None:
-        self._say("\n".join(self._typist.history[-_MAX_HISTORY_LINES:]))
+        self._say("\n".join(self._input.history[-_MAX_HISTORY_LINES:]))
 
     def _artifacts(self, _arguments: str) -> None:
         lines: list[str] = []
@@ -154,7 +182,7 @@ class Commands:
 
     def _auto(self, arguments: str) -> None:
         if arguments not in ("", "on", "off"):
-            raise MisusedError("/auto on|off: tell the agent what `>` and `!` lines do.")
+            raise UsageError("/auto on|off: tell the agent what `>` and `!` lines do.")
         if arguments:
             self._runner.session.shares_runs = arguments == "on"
         state = "told to the agent" if self._runner.session.shares_runs else "not told to the agent"
@@ -164,7 +192,7 @@ class Commands:
         approval = self._runner.session.approval
         mode, *patterns = _words(arguments) or [approval.mode]
         if mode not in get_args(ApprovalMode):
-            raise MisusedError("/approve ask|auto|deny [PATTERN...]; patterns are always allowed.")
+            raise UsageError("/approve ask|auto|deny [PATTERN...]; patterns are always allowed.")
         approval.mode = cast(ApprovalMode, mode)
         approval.scope = "all" if arguments and mode == "ask" else approval.scope
         approval.always_allowed += patterns
@@ -179,7 +207,7 @@ class Commands:
 
     def _context(self, arguments: str) -> None:
         if arguments not in ("", "clear"):
-            raise MisusedError("/context [clear]: show or empty what the agent was told.")
+            raise UsageError("/context [clear]: show or empty what the agent was told.")
         session = self._runner.session
         if arguments == "clear":
             session.context_blocks.clear()
@@ -201,4 +229,17 @@ def _words(arguments: str) -> list[str]:
     try:
         return shlex.split(arguments)
     except ValueError as error:
-        raise MisusedError(f"{arguments}: {error}.") from error
+        raise UsageError(f"{arguments}: {error}.") from error
+
+
+def _help_text() -> str:
+    """Return everything that can be typed."""
+    width = max(map(len, COMMANDS))
+    commands = "\n".join(f"  /{name:<{width}}  {meaning}" for name, meaning in COMMANDS.items())
+    return (
+        "text      asks the agent\n"
+        "> code    runs Python in the session's kernel\n"
+        "! command runs in the session's shell\n"
+        f"(/mode {'|'.join(MODES)} makes one of them the default)\n\n"
+        f"{commands}\n\n{_KEYS}"
+    )

@@ -17,13 +17,13 @@ from typing import Generic, TypeVar
 from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
 from taskweaver_ext.console.inbox import (
+    ConsoleLine,
     Inbox,
     Item,
     Question,
-    Remark,
-    StopBegan,
-    StopWord,
-    Suspension,
+    StopRequested,
+    StopStage,
+    SuspendRequested,
     WorkEnded,
 )
 from taskweaver_ext.console.prompt import Prompt, QuestionRefusedError
@@ -39,8 +39,8 @@ _EXPANDED_ROWS_PER_UPDATE = 500
 T = TypeVar("T")
 
 
-class Work(Generic[T]):
-    """Something that is done on a thread of its own."""
+class BackgroundTask(Generic[T]):
+    """A function that runs on a thread of its own."""
 
     def __init__(self, do: Callable[[], T], on_end: Callable[[], None]) -> None:
         self._do = do
@@ -83,7 +83,7 @@ class Display:
         """Own the screen.
 
         Args:
-            prompt: Asks questions; without it nobody can be asked.
+            prompt: Asks questions; without it none can be asked.
             has_spinner: Whether live rows are shown.
         """
         self.inbox = Inbox()
@@ -107,18 +107,18 @@ class Display:
         """
         self._began = time.monotonic()
         self._has_ended = False
-        work = Work(do, lambda: self.inbox.put(WorkEnded()))
-        work.start()
+        task = BackgroundTask(do, lambda: self.inbox.put(WorkEnded()))
+        task.start()
         try:
             while not self._has_ended:
-                self._receive(self.inbox.receive(self._patience()))
+                self._receive(self.inbox.receive(self._wait_seconds()))
                 while self._questions and not self._has_ended:
                     self._ask(self._questions.pop(0), on_question_refused)
                 if time.monotonic() - self._drawn_at >= _UPDATE_SECONDS:
                     self.draw()
         finally:
             self.settle()
-        return work.result()
+        return task.result()
 
     def draw(self) -> None:
         """Bring the screen up to date."""
@@ -142,10 +142,10 @@ class Display:
         self.draw()
 
     @contextlib.contextmanager
-    def showing_above(self, prompt: Prompt) -> Iterator[None]:
+    def above_prompt(self, prompt: Prompt) -> Iterator[None]:
         """Show what comes above a prompt for as long as the block lasts."""
-        # The prompt looks once more when it begins: until then nobody can interrupt it.
-        prompt.on_begin = self.inbox.on_arrival = lambda: prompt.interject(self.show_waiting)
+        # The prompt looks once more when it begins: until then nothing can be shown above it.
+        prompt.on_begin = self.inbox.on_arrival = lambda: prompt.run_above(self.show_waiting)
         try:
             self.show_waiting()
             yield
@@ -180,24 +180,24 @@ class Display:
         self._screen.update(rows, [])
         return True
 
-    def note_stop(self, how: StopWord) -> None:
+    def show_stopping(self, stage: StopStage) -> None:
         """Show soon that what runs is being stopped; for any thread."""
-        self.inbox.put(StopBegan(how))
+        self.inbox.put(StopRequested(stage))
 
-    def suspend_with(self, suspend: Callable[[], None]) -> None:
+    def suspend_soon(self, suspend: Callable[[], None]) -> None:
         """Call `suspend` soon, with nothing of ours on its way to the screen; for any thread."""
-        self.inbox.put(Suspension(suspend))
+        self.inbox.put(SuspendRequested(suspend))
 
     def stop_expanding(self) -> None:
         """End `expand` before its end; for any thread."""
         self._is_expanding = False
 
-    def remark(self, text: str, *, color: str = "") -> None:
+    def say_soon(self, text: str, *, color: str = "") -> None:
         """Show something of our own soon; for any thread."""
-        self.inbox.put(Remark(text, color))
+        self.inbox.put(ConsoleLine(text, color))
 
     def show_approval(self, request: ApprovalRequest) -> None:
-        """Show soon what somebody has to decide about; for any thread."""
+        """Show soon what the user has to decide about; for any thread."""
         self.inbox.put(request)
 
     def answer_for(self, question: Question) -> str | None:
@@ -212,7 +212,7 @@ class Display:
         answer = self.answer_for(Question(prompt, is_secret=password, is_from_code=True))
         return END_OF_INPUT if answer is None else answer
 
-    def _patience(self) -> float | None:
+    def _wait_seconds(self) -> float | None:
         if self._is_stale:
             return max(0.001, self._drawn_at + _UPDATE_SECONDS - time.monotonic())
         return _SPINNER_SECONDS if self._has_spinner else None
@@ -229,11 +229,11 @@ class Display:
                 self.transcript.show_approval(item)
             case Question():
                 self._questions.append(item)
-            case Remark():
+            case ConsoleLine():
                 self.transcript.say(item.text, color=item.color)
-            case StopBegan():
-                self.transcript.stop_word = item.how
-            case Suspension():
+            case StopRequested():
+                self.transcript.stop_stage = item.stage
+            case SuspendRequested():
                 self._screen.update(self.transcript.pop_rows(), [])
                 item.suspend()
             case WorkEnded():
@@ -248,7 +248,7 @@ class Display:
         began = time.monotonic()
         answer = None
         try:
-            with self.showing_above(self._prompt):
+            with self.above_prompt(self._prompt):
                 if self._asked is not None:
                     answer = self._prompt.ask(question)
         except EOFError:

@@ -13,10 +13,10 @@ from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.events.emitter import SessionEventEmitter
 from taskweaver_ext.events.types import SessionEventHandler, TaskWeaverEvent
 
-StopWord: TypeAlias = Literal["stopping", "killing"]
+StopStage: TypeAlias = Literal["stopping", "killing"]
 
 MAX_WAITING_CHARS = 4 << 20
-"""Whoever has more to tell waits until a slow terminal has caught up."""
+"""A thread that has more to tell waits until a slow terminal has caught up."""
 _EVENT_CHARS = 1024
 """What an event counts beside its text: showing a thousand short ones takes a while, too."""
 _LOOK_AGAIN_SECONDS = 0.5
@@ -38,22 +38,22 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
-    """A line of our own."""
+class ConsoleLine:
+    """A line of the console's own."""
 
     text: str
     color: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class StopBegan:
-    """What runs has been asked to stop."""
+class StopRequested:
+    """Ctrl-C was pressed while something ran."""
 
-    how: StopWord
+    stage: StopStage
 
 
 @dataclass(frozen=True, slots=True)
-class Suspension:
+class SuspendRequested:
     """Ctrl-Z was pressed."""
 
     suspend: Callable[[], None]
@@ -66,7 +66,13 @@ class WorkEnded:
 
 
 Item: TypeAlias = (
-    TaskWeaverEvent | ApprovalRequest | Question | Remark | StopBegan | Suspension | WorkEnded
+    TaskWeaverEvent
+    | ApprovalRequest
+    | Question
+    | ConsoleLine
+    | StopRequested
+    | SuspendRequested
+    | WorkEnded
 )
 
 
@@ -75,12 +81,12 @@ class Inbox(SessionEventHandler):
 
     Threads:
         Any thread puts, the one that owns the terminal, which makes the inbox,
-        takes. `_room` guards `_waiting_chars` and is never held while calling out.
+        receives. `_room` guards `_waiting_chars` and is never held while calling out.
     """
 
     def __init__(self) -> None:
         self.on_arrival: Callable[[], None] | None = None
-        """Called on the thread that puts, while nobody waits in `take`."""
+        """Called on the thread that puts, while the owner does not wait in `receive`."""
         self._owner = threading.get_ident()
         self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._room = threading.Condition()
@@ -89,7 +95,7 @@ class Inbox(SessionEventHandler):
 
     def handle(self, event: TaskWeaverEvent) -> None:
         """Add an event of a session, once there is room for it."""
-        may_wait = threading.get_ident() != self._owner  # who takes would wait for itself
+        may_wait = threading.get_ident() != self._owner  # the receiver would wait for itself
         with self._room:
             while may_wait and self._waiting_chars > MAX_WAITING_CHARS and not self._is_closed:
                 self._room.wait(_LOOK_AGAIN_SECONDS)
@@ -115,14 +121,14 @@ class Inbox(SessionEventHandler):
         return item
 
     def close(self) -> None:
-        """Let everybody go who waits for room."""
+        """Let the threads go on that wait for room."""
         with self._room:
             self._is_closed = True
             self._room.notify_all()
 
 
-class Hearing(SessionEventHandler):
-    """Puts what a session says into an inbox: while a block lasts, and what was said between two.
+class InboxSubscription(SessionEventHandler):
+    """Puts the events of a session into an inbox while a block lasts, and those between two blocks.
 
     What code writes after its end may come at any time.
     """
@@ -130,13 +136,13 @@ class Hearing(SessionEventHandler):
     def __init__(self, emitter: SessionEventEmitter, inbox: Inbox) -> None:
         self._emitter = emitter
         self._inbox = inbox
-        self._heard = emitter.last_seq
+        self._last_seq = emitter.last_seq
 
     def open(self) -> AbstractContextManager[None]:
-        """Hear everything new for the length of a block; at its end all that was said is there."""
-        return self._emitter.subscribe(self, after=self._heard)
+        """Subscribe for the length of a block; at its end every event so far is in the inbox."""
+        return self._emitter.subscribe(self, after=self._last_seq)
 
     def handle(self, event: TaskWeaverEvent) -> None:
-        """Hear an event; called by one thread at a time, in order."""
-        self._heard = max(self._heard, event.seq)
+        """Pass an event on; called by one thread at a time, in order."""
+        self._last_seq = max(self._last_seq, event.seq)
         self._inbox.handle(event)

@@ -1,7 +1,7 @@
 """What one execution wrote, as rows under the frame: finished ones, and those still changing.
 
 Output beyond `rows_in_full` rows is collapsed: the screen shows how much is hidden and the
-last `TAIL_ROWS` rows, and the hidden lines are kept for whoever asks for them. So a flood
+last `TAIL_ROWS` rows, and the hidden lines are kept for `/expand`. So a flood
 costs the screen next to nothing, and memory nothing at all: what is hidden is on the disk.
 """
 

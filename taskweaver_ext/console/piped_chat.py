@@ -2,19 +2,59 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import cast
 
-from taskweaver_ext.chat.requests import Mode, Request, parse_request
+from taskweaver_ext.ces.execution.results import StreamName
+from taskweaver_ext.chat.requests import Mode, parse_request
 from taskweaver_ext.console.commands import Commands
+from taskweaver_ext.console.post_view import USER
 from taskweaver_ext.console.request_runner import RequestRunner
-from taskweaver_ext.errors import TaskWeaverError
+from taskweaver_ext.console.rows import NO_LIMIT, Painter
+from taskweaver_ext.console.transcript import Transcript
+from taskweaver_ext.conversation import PostId, RoundId
+from taskweaver_ext.events.types import (
+    EventExtra,
+    ExecutionOutputExtra,
+    PostEventType,
+    RoleExtra,
+)
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 
-_log = logging.getLogger(__name__)
+
+class PlainTranscript(Transcript):
+    """Frames what the agent does, in full and plainly; the user's own code writes as it is."""
+
+    def __init__(
+        self, write: Callable[[StreamName, str], object], on_answer: Callable[[str], object]
+    ) -> None:
+        """Begin with nothing.
+
+        Args:
+            write: Takes what the user's own code writes.
+            on_answer: Takes the agent's answers.
+        """
+        super().__init__(
+            NO_LIMIT, 24, Painter(has_color=False), rows_in_full=NO_LIMIT, on_answer=on_answer
+        )
+        self._write = write
+        self._own_posts: set[PostId] = set()
+        """Also those that have ended: what they started may still write."""
+
+    def handle_post(
+        self, type: PostEventType, msg: str, extra: EventExtra, post_id: PostId, round_id: RoundId
+    ) -> None:
+        """Hear what happened to a post."""
+        if type is PostEventType.post_start and cast(RoleExtra, extra)["role"] == USER:
+            self._own_posts.add(post_id)
+        if post_id not in self._own_posts:
+            super().handle_post(type, msg, extra, post_id, round_id)
+        elif type is PostEventType.post_execution_output:
+            output = cast(ExecutionOutputExtra, extra)
+            self._write(output["stream"], output["text"])
 
 
 class PipedChat:
@@ -34,32 +74,9 @@ class PipedChat:
             request = parse_request(line, self.mode)
             if request.command == "exit":
                 break
-            has_failed = not self._do(request) or has_failed
+            has_failed = not self._commands.do(request) or has_failed
             if self._runner.is_abandoned:
                 return EXIT_FAILED
             if self._runner.was_stopped:
                 return EXIT_INTERRUPTED
         return EXIT_FAILED if has_failed else EXIT_DONE
-
-    def _do(self, request: Request) -> bool:
-        """Do what was asked; False when it failed."""
-        try:
-            match request.kind:
-                case "command":
-                    return self._commands.run(request.command, request.text)
-                case "agent":
-                    return self._runner.ask_agent(request.text).is_done
-                case "python":
-                    return self._runner.run_code("python", request.text).is_success
-                case "shell":
-                    return self._runner.run_code("bash", request.text).is_success
-                case "nothing":
-                    return True
-        except TaskWeaverError as error:
-            if not self._runner.was_stopped:
-                self._runner.display.say(f"error: {error}")
-            return False
-        except Exception as error:  # noqa: BLE001 - the next request may fare better
-            _log.exception("A request failed")
-            self._runner.display.say(f"error: {type(error).__name__}: {error}")
-            return False

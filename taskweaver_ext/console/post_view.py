@@ -12,7 +12,7 @@ from typing import Any
 from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
 from taskweaver_ext.console.output_block import OutputBlock
-from taskweaver_ext.console.plan_news import PlanNews
+from taskweaver_ext.console.plan_filter import PlanFilter
 from taskweaver_ext.console.rows import (
     BOLD,
     CYAN,
@@ -56,7 +56,7 @@ class PostView:
         width: int,
         painter: Painter,
         new_output: Callable[[int], OutputBlock],
-        plans: PlanNews,
+        plans: PlanFilter,
     ) -> None:
         """Begin a post of a role.
 
@@ -90,7 +90,7 @@ class PostView:
         self._timings = ""
         self._verdict = ""
         """How the user's own code ended."""
-        self._is_of_user = role == USER  # who knows what he or she has just typed
+        self._is_of_user = role == USER  # what the user has just typed need not be shown
 
     @property
     def step(self) -> str:
@@ -122,7 +122,7 @@ class PostView:
             self._end_plan()
         if text and kind in _PLANS:
             self._plan = extra
-            text = self._plans.read(text)
+            text = self._plans.feed(text)
         if kind in _NOT_SHOWN or (is_code and (self._is_of_user or self._repeats("reply"))):
             return
         if kind is AttachmentType.stop:
@@ -158,7 +158,7 @@ class PostView:
                 self._receive_status(extra.get("payload") or {})
 
     def show_approval(self, request: ApprovalRequest) -> None:
-        """Say why somebody has to decide about the code, which is to be seen in full above."""
+        """Say why the user has to decide about the code, which is to be seen in full above."""
         self._finish_open()
         is_seen = self._code.strip() == request.code.strip()
         why = f"This runs only if you allow it. {request.reason}"
@@ -324,7 +324,7 @@ class PostView:
 
     def _end_plan(self) -> None:
         if self._plan is not None:
-            self._show_text(self._plan["type"], self._plans.end(), self._plan)
+            self._show_text(self._plan["type"], self._plans.finish(), self._plan)
             self._plan = None
 
     def _receive_stop_state(self, text: str, *, is_end: bool) -> None:

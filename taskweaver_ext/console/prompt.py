@@ -24,7 +24,7 @@ from taskweaver_ext.chat.requests import Mode, is_complete, parse_request, prefi
 from taskweaver_ext.console.inbox import Question
 from taskweaver_ext.console.rows import OUTPUT, Painter
 from taskweaver_ext.console.screen import fit
-from taskweaver_ext.console.terminal_hold import suspend_all
+from taskweaver_ext.console.terminal_settings import suspend_process_group
 from taskweaver_ext.text.terminal import strip_terminal
 
 PROMPTS: dict[Mode, str] = {"agent": "You ▸ ", "python": ">>> ", "shell": "$ "}
@@ -39,7 +39,7 @@ class QuestionRefusedError(Exception):
 class Prompt:
     """Reads what a person types, on the thread that owns the terminal.
 
-    While it waits, `interject` may print above it, and `withdraw` and `leave` make it give
+    While it waits, `run_above` may print above it, and `withdraw` and `leave` make it give
     up. All three are for any thread, `leave` also for a signal handler.
     """
 
@@ -75,7 +75,7 @@ class Prompt:
         """Wait for a request.
 
         Raises:
-            EOFError: Ctrl-D, or somebody called `withdraw` or `leave`.
+            EOFError: Ctrl-D, or a call of `withdraw` or `leave`.
             QuestionRefusedError: Ctrl-C at an empty prompt.
         """
         message = self._painter.paint(fit(PROMPTS[self.mode], sys.stdout.encoding), "1;36")
@@ -85,7 +85,7 @@ class Prompt:
         """Wait for an answer.
 
         Raises:
-            EOFError: Ctrl-D, or somebody called `withdraw` or `leave`.
+            EOFError: Ctrl-D, or a call of `withdraw` or `leave`.
             QuestionRefusedError: Ctrl-C.
         """
         lines: PromptSession[str] = PromptSession(
@@ -108,7 +108,7 @@ class Prompt:
             prompt_continuation=frame,
         )
 
-    def interject(self, show: Callable[[], None]) -> None:
+    def run_above(self, show: Callable[[], None]) -> None:
         """Call `show` on the prompt's thread, with the prompt out of the way; from any thread."""
         self._call(lambda application: run_in_terminal(show))
 
@@ -203,7 +203,7 @@ class Prompt:
 
         @bindings.add("c-z")
         def _(event: KeyPressEvent) -> None:
-            suspend_all()
+            suspend_process_group()
 
         return bindings
 

@@ -13,7 +13,7 @@ from taskweaver_ext.ces.execution.executor import OnInput
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.chat.chat_session import ChatSession, SessionSource
 from taskweaver_ext.console.display import Display
-from taskweaver_ext.console.inbox import Hearing, Question
+from taskweaver_ext.console.inbox import InboxSubscription, Question
 from taskweaver_ext.console.rows import DIM, RED, YELLOW
 from taskweaver_ext.conversation import Round
 from taskweaver_ext.errors import SessionError
@@ -22,7 +22,7 @@ PassSignals: TypeAlias = Callable[[Callable[[int], None], Callable[[], None], fl
 """Lets a function hear signals, on a thread of its own, and another one hear when nothing came of
 a signal for so many seconds."""
 
-_PATIENCE_SECONDS = 3.0
+_SUGGEST_KILLING_SECONDS = 3.0
 """How long what was interrupted may take before we speak of killing it; a shell does so itself."""
 
 _CANCELLED = "[Cancelled]"
@@ -51,14 +51,14 @@ class RequestRunner:
         """Prepare; `start` makes the first session.
 
         Args:
-            can_ask: Whether there is a person who answers questions.
+            can_ask: Whether there is a person to answer questions.
             on_idle_signal: Called for a signal that comes while nothing runs.
         """
         self.source = source
         self.display = display
         self.session: ChatSession
-        self.hearing: Hearing
-        """What the session says, on its way to the display."""
+        self.subscription: InboxSubscription
+        """Brings the events of the session to the display."""
         self.files: list[Path] = []
         """What was given with `/load` and goes with the next request."""
         self.demo_folders: list[Path] = []
@@ -66,7 +66,7 @@ class RequestRunner:
         self.is_asked_to_end = False
         """Whether a signal other than Ctrl-C has come."""
         self.is_abandoned = False
-        """Whether nobody sees any more what is done."""
+        """Whether our output is closed: what is done is not seen any more."""
         self._can_ask = can_ask
         self._on_idle_signal = on_idle_signal
         self._stop_count = 0
@@ -76,8 +76,8 @@ class RequestRunner:
 
     def start(self, pass_signals_to: PassSignals) -> None:
         """Make the first session, and hear signals from now on."""
-        pass_signals_to(self.on_signal, self.suggest_killing, _PATIENCE_SECONDS)
-        self._use(self._work(self.source.create))
+        pass_signals_to(self.on_signal, self.suggest_killing, _SUGGEST_KILLING_SECONDS)
+        self._use(self._on_execution_thread(self.source.create))
 
     @property
     def was_stopped(self) -> bool:
@@ -89,7 +89,7 @@ class RequestRunner:
         files = [{"name": path.name, "path": str(path)} for path in self.files]
         self.files.clear()
         try:
-            return self._send(self.session, self.hearing, request, files)
+            return self._send(self.session, self.subscription, request, files)
         finally:
             if cost := self.source.describe_cost(self.session):
                 self.display.say(f"({cost})", color=DIM)
@@ -99,10 +99,10 @@ class RequestRunner:
         session = self.session
 
         def run() -> ExecutionResult:
-            with self.hearing.open():
+            with self.subscription.open():
                 return session.run_code(language, code, on_input=self._on_input)
 
-        result = self._work(run, session)
+        result = self._on_execution_thread(run, session)
         if self.is_abandoned:
             return result
         self._say_what_matters(result)
@@ -116,7 +116,7 @@ class RequestRunner:
 
     def play_demo(self) -> None:
         """Let a scripted model answer its request in a session of its own."""
-        demo, end_demo = self._work(self.source.create_demo)
+        demo, end_demo = self._on_execution_thread(self.source.create_demo)
         self.demo_folders.append(demo.session_dir)
         try:
             if self.was_stopped:
@@ -124,19 +124,19 @@ class RequestRunner:
                 return
             self.display.say("[Demo] The model is a script; roles, kernel and output are real.")
             self.display.say(f"You ▸ {self.source.demo_request}")
-            hearing = Hearing(demo.emitter, self.display.inbox)
-            self._send(demo, hearing, self.source.demo_request, [])
+            subscription = InboxSubscription(demo.emitter, self.display.inbox)
+            self._send(demo, subscription, self.source.demo_request, [])
         finally:
             for one in demo.rounds:  # it has been seen, and is not to pass for a model's work
                 one.user_query = f"[Demo] {one.user_query}"
                 self.session.rounds.append(one)
-            self._work(end_demo)
+            self._on_execution_thread(end_demo)
 
     def begin_session(self) -> None:
         """Put a new session in the place of this one."""
         old = self.session
-        self._use(self._work(self.source.create))
-        self._work(old.stop)
+        self._use(self._on_execution_thread(self.source.create))
+        self._on_execution_thread(old.stop)
         self.session.shares_runs = old.shares_runs
         approval, before = self.session.approval, old.approval
         approval.mode, approval.scope = before.mode, before.scope
@@ -145,7 +145,7 @@ class RequestRunner:
         self.demo_folders.clear()
 
     def abandon(self) -> None:
-        """End what runs, at any price and without a word: nobody sees any more what it does."""
+        """Kill what runs, without a word: our output is closed."""
         is_first, self.is_abandoned = not self.is_abandoned, True
         if is_first and self._current is not None:
             with contextlib.suppress(SessionError):  # it is over already
@@ -153,26 +153,30 @@ class RequestRunner:
 
     def close(self) -> None:
         """End the session."""
-        self.display.inbox.close()  # nobody takes any more: let those go who wait for room
+        self.display.inbox.close()  # nothing is received any more; no thread shall wait for room
         self.session.stop()
         self.display.transcript.close()
 
     def _use(self, session: ChatSession) -> None:
         self.session = session
-        self.hearing = Hearing(session.emitter, self.display.inbox)
+        self.subscription = InboxSubscription(session.emitter, self.display.inbox)
 
     def _send(
-        self, session: ChatSession, hearing: Hearing, message: str, files: list[dict[str, str]]
+        self,
+        session: ChatSession,
+        subscription: InboxSubscription,
+        message: str,
+        files: list[dict[str, str]],
     ) -> Round:
         session.approval.ask = self._ask_approval if self._can_ask else None
 
         def send() -> Round:
-            with hearing.open():
+            with subscription.open():
                 return session.send_message(message, files=files or None, on_input=self._on_input)
 
-        return self._work(send, session)
+        return self._on_execution_thread(send, session)
 
-    def _work(self, do: Callable[[], T], session: ChatSession | None = None) -> T:
+    def _on_execution_thread(self, do: Callable[[], T], session: ChatSession | None = None) -> T:
         """Do something on the execution thread; Ctrl-C stops what the session does."""
         self._stop_count = 0
         self._current = session
@@ -190,7 +194,7 @@ class RequestRunner:
         return result
 
     def on_signal(self, number: int) -> None:
-        """Stop what runs; at any price the second time, or when we are to end."""
+        """Interrupt what runs; kill it the second time, or when we are to end."""
         is_ctrl_c = number == signal.SIGINT
         self.is_asked_to_end = self.is_asked_to_end or not is_ctrl_c
         if not self._is_working:
@@ -201,14 +205,14 @@ class RequestRunner:
         if session is None:
             return
         is_last_resort = self._stop_count > 1 or not is_ctrl_c
-        self.display.note_stop("killing" if is_last_resort else "stopping")
+        self.display.show_stopping("killing" if is_last_resort else "stopping")
         with contextlib.suppress(SessionError):  # it is over already
             session.interrupt(kill=is_last_resort)
 
     def suggest_killing(self) -> None:
         """Say what can be done about something that does not stop."""
         if self._current is not None and self._stop_count == 1:
-            self.display.remark(
+            self.display.say_soon(
                 "It has not ended yet. Ctrl-C again kills it, and variables are lost.",
                 color=YELLOW,
             )

@@ -32,7 +32,7 @@ _RESET = "\x1b[0m"
 _COLOR = re.compile("(\x1b\\[[0-9;:]*m)")
 
 
-class FreeRow(str):
+class UnframedRow(str):
     """A finished row without a frame, which the terminal may wrap where it is too wide."""
 
     __slots__ = ()
@@ -66,7 +66,7 @@ def framed(
 
     Both count as one cell per character. Rows are at least a few cells wide, also on a
     screen too narrow for that. Prose, which has no colours, is cut between words; without a
-    frame a longer word is not cut at all: it may be a path that somebody copies.
+    frame a longer word is not cut at all: it may be a path for the user to copy.
     """
     content_width = max(4, width - max(len(first), len(rest)))
     rows = (

@@ -7,7 +7,7 @@ edge and cannot push the rows below it. Only rows without a frame are left to th
 wrap.
 
 Between two updates the cursor waits, hidden, where the live rows begin. Terminals keep it there
-when they are resized, also those that wrap long rows anew, and those whose new size reaches us
+when they are resized, also those that wrap long rows anew, and those that report their new size
 late: however many rows ours have become, they are below the cursor.
 """
 
@@ -21,7 +21,7 @@ import shutil
 from collections.abc import Iterable
 from typing import Protocol
 
-from taskweaver_ext.console.rows import NO_LIMIT, FreeRow
+from taskweaver_ext.console.rows import NO_LIMIT, UnframedRow
 
 _WRAP = "\x1b[?7h"
 _DO_NOT_WRAP = "\x1b[?7l"
@@ -105,7 +105,7 @@ class TerminalScreen:
         self._write(f"\x1b[H{_ERASE_BELOW}")
 
     def _redrawn(self, live: list[str], *, is_moved: bool) -> str:
-        """Write over the old live rows, whose place may have moved."""
+        """Write over the old live rows, which may have moved."""
         if not live:
             return _ERASE_ALL_FROM_HERE
         drawn = []
@@ -121,8 +121,8 @@ class TerminalScreen:
 
 
 def _finished(row: str) -> str:
-    """A row and its end; what the terminal wraps itself is one line when somebody copies it."""
-    if isinstance(row, FreeRow):
+    """A row and its end; one that the terminal wraps is copied as one line."""
+    if isinstance(row, UnframedRow):
         return f"{_ERASE_ALL_FROM_HERE}{_WRAP}{row}{_DO_NOT_WRAP}\r\n"
     return f"{row}{_ERASE_REST_OF_LINE}\r\n"
 
@@ -146,7 +146,7 @@ class PlainScreen:
         rows = list(finished)
         for start in range(0, len(rows), _ROWS_PER_WRITE):
             text = "\n".join(rows[start : start + _ROWS_PER_WRITE]) + "\n"
-            with contextlib.suppress(OSError):  # nobody reads it, or the disk is full: work goes on
+            with contextlib.suppress(OSError):  # the pipe is closed or the disk full: work goes on
                 write_all(self._descriptor, text.encode(self._encoding, _FIT))
 
     def clear(self) -> None:

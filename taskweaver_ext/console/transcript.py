@@ -12,8 +12,8 @@ from typing import Literal, cast
 
 from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.ces.execution.results import StreamName
-from taskweaver_ext.console.inbox import StopWord
-from taskweaver_ext.console.late_output import LateOutput
+from taskweaver_ext.console.inbox import StopStage
+from taskweaver_ext.console.late_output_view import LateOutputView
 from taskweaver_ext.console.markdown import markdown_rows
 from taskweaver_ext.console.output_block import (
     FRAMES,
@@ -21,9 +21,9 @@ from taskweaver_ext.console.output_block import (
     HiddenLines,
     OutputBlock,
 )
-from taskweaver_ext.console.plan_news import PlanNews
+from taskweaver_ext.console.plan_filter import PlanFilter
 from taskweaver_ext.console.post_view import PostView
-from taskweaver_ext.console.rows import DIM, FreeRow, Painter, clip, framed
+from taskweaver_ext.console.rows import DIM, Painter, UnframedRow, clip, framed
 from taskweaver_ext.conversation import PostId, RoundId
 from taskweaver_ext.events.types import (
     AttachmentExtra,
@@ -68,8 +68,8 @@ class Transcript(SessionEventHandlerBase):
             on_answer: Takes answers for the user; without it they are drawn as Markdown.
         """
         self.rows: list[str] = []
-        """Finished rows, until somebody takes them."""
-        self.stop_word: StopWord | Literal[""] = ""
+        """Finished rows, until `pop_rows`."""
+        self.stop_stage: StopStage | Literal[""] = ""
         """How what runs is being ended, if it is."""
         self.expandable: deque[tuple[int, OutputBlock]] = deque()
         """Outputs that may have been collapsed, with their numbers, oldest first."""
@@ -79,9 +79,9 @@ class Transcript(SessionEventHandlerBase):
         self._rows_in_full = rows_in_full
         self._on_answer = on_answer or self._draw_answer
         self._posts: dict[PostId, PostView] = {}
-        self._late = LateOutput(painter, lambda frames: self._new_output(self._width, frames))
+        self._late = LateOutputView(painter, lambda frames: self._new_output(self._width, frames))
         self._step = ""
-        self._plans = PlanNews()
+        self._plans = PlanFilter()
         self._failure = ""
         self._output_count = 0
 
@@ -105,7 +105,7 @@ class Transcript(SessionEventHandlerBase):
     def pop_failure(self) -> str:
         """Return why a round has failed, once; empty when none has."""
         failure, self._failure = self._failure, ""
-        self.stop_word = ""
+        self.stop_stage = ""
         return failure
 
     def handle_post(
@@ -156,7 +156,7 @@ class Transcript(SessionEventHandlerBase):
         elif type is RoundEventType.round_end:
             self.cut_off()
             self._step = ""
-            self._plans = PlanNews()
+            self._plans = PlanFilter()
 
     def cut_off(self) -> None:
         """Finish all that is open: nothing more will come."""
@@ -174,10 +174,10 @@ class Transcript(SessionEventHandlerBase):
             rows = framed(
                 line, self._width, self._painter, first="", rest=rest, color=color, is_prose=True
             )
-            self.rows += map(FreeRow, rows)
+            self.rows += map(UnframedRow, rows)
 
     def show_approval(self, request: ApprovalRequest) -> None:
-        """Say in the current post why somebody has to decide about its code."""
+        """Say in the current post why the user has to decide about its code."""
         if post := self._current_post():
             post.show_approval(request)
             self._collect_from(post)
@@ -244,9 +244,9 @@ class Transcript(SessionEventHandlerBase):
         status = post.status if post else ""
         parts = [
             post.role if post else "",
-            self.stop_word or status,
+            self.stop_stage or status,
             f"{int(seconds)} s",
-            _CTRL_C[self.stop_word],
+            _CTRL_C[self.stop_stage],
             self._step,
         ]
         text = " · ".join(strip_terminal(part).replace("\n", " ") for part in parts if part)

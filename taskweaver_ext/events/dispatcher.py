@@ -1,7 +1,7 @@
-"""Number what a session says, keep the last of it, and tell everybody in one order.
+"""Number the events of a session, keep the last ones, and tell all handlers in one order.
 
 Order. The dispatcher numbers events 1, 2, 3, ... under one lock. Handlers are called
-without it, by one thread at a time: whoever emits and finds nobody dispatching.
+without it, by one thread at a time: one that emits while no other is dispatching.
 Every handler hears the events one after another, in the order of their numbers,
 also when handlers emit themselves and when several threads do.
 
@@ -82,12 +82,12 @@ class EventDispatcher:
             return self._history.last_seq
 
     @property
-    def is_calling_here(self) -> bool:
+    def is_inside_handler(self) -> bool:
         """Whether this thread is inside the call of a handler."""
         return self._dispatcher == threading.get_ident()
 
     def emit(self, event: TaskWeaverEvent) -> None:
-        """Number `event` and tell everybody, here or on the thread that is dispatching already."""
+        """Number `event` and call the handlers, here or on the thread that already does so."""
         with self._changed:
             self._wait_for_room()
             self._history.append(event)
@@ -102,7 +102,7 @@ class EventDispatcher:
         then the new ones, without gap or duplicate. If some of those asked for are
         no longer kept, a `session_events_missed` event comes first and says which.
         At the end of the block it has heard everything emitted before, unless that
-        takes others more than 5 s; inside another handler's call it ends at once.
+        takes other handlers more than 5 s; inside another handler's call it ends at once.
 
         Raises:
             SessionError: there has been no event with the number `after`.
@@ -151,7 +151,7 @@ class EventDispatcher:
     def _leave(self, subscription: _Subscription) -> None:
         """Unregister, once the handler has heard what was emitted before."""
         try:
-            if not self.is_calling_here and not self._wait_until_heard(subscription):
+            if not self.is_inside_handler and not self._wait_until_heard(subscription):
                 _logger.warning(
                     "The handler %r was unregistered before it had heard everything: events "
                     "could not be delivered for %s s.",
@@ -200,7 +200,7 @@ class EventDispatcher:
                 self._changed.notify_all()
 
     def _next_call(self) -> tuple[_Subscription, TaskWeaverEvent] | None:
-        """Choose who hears what next, the one who is furthest behind first; None ends the turn."""
+        """Choose the next call, for the handler that is furthest behind; None ends the turn."""
         with self._changed:
             self._called = None
             subscription = min(self._subscriptions, key=lambda one: one.heard, default=None)

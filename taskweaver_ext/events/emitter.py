@@ -1,4 +1,4 @@
-"""What a session says, in TaskWeaver's words: events of rounds, and posts that grow in public."""
+"""What a session says, in TaskWeaver's words: events of rounds, and of posts as they grow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class SessionEventEmitter(EventDispatcher):
-    """Tell every handler of a session what its rounds and posts come to."""
+    """Emit the events of a session's rounds and posts to all of its handlers."""
 
     current_round_id: RoundId | None = None
     """The round that is under way."""
@@ -94,7 +94,7 @@ class SessionEventEmitter(EventDispatcher):
 
 
 class PostEventProxy:
-    """Build a post and tell everybody about each step.
+    """Build a post and emit an event for each step.
 
     Threads:
         One thread builds the post. `emit_execution_output`, `emit_code_exec` and

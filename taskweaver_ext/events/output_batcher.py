@@ -1,4 +1,4 @@
-"""Turn many small pieces of output into few events, without making anybody wait.
+"""Turn many small pieces of output into few events, without delaying the first of them.
 
 The first piece after quiet goes out at once. What follows within `interval` is
 collected and goes out together when the interval is over, one call of `emit` per
@@ -28,13 +28,13 @@ class OutputBatcher(Closeable):
     """Collect output and pass it on in order, at most once per interval.
 
     `emit(stream, text)` is called by the thread that adds, flushes or closes, or
-    by the timer that sends what nobody else did; never by two at once. If it
+    by the timer that sends what is left; never by two at once. If it
     raises, the first failure is logged and the rest is still passed on.
 
     Threads:
         Everything is safe from any thread. `_lock` guards all state and is never held
         while `emit` runs: `_emitting` is the thread whose turn it is to call it. A thread
-        that adds more than `max_chars` during somebody else's turn waits for its own, which
+        that adds more than `max_chars` during another's turn waits for its own, which
         holds back a writer that is faster than `emit`. The timer starts when something
         must wait for the first time and ends with `close`.
     """

@@ -1,4 +1,4 @@
-"""What a session says while it works, and the shape of those who listen.
+"""The events of a session, and the base classes of handlers.
 
 `TaskWeaverEvent` and the handler classes keep TaskWeaver's shape, so that its
 handlers work here. What `extra` holds is written under each event type; it is
@@ -50,14 +50,14 @@ class PostEventType(enum.Enum):
     """What can happen to a post. `extra` is empty unless noted."""
 
     post_start = "post_start"
-    """RoleExtra: who speaks."""
+    """RoleExtra: the role that speaks."""
     post_end = "post_end"
     post_error = "post_error"
     """`msg` takes the place of everything the post has said so far."""
     post_status_update = "post_status_update"
     """`msg` is what the role is doing now."""
     post_send_to_update = "post_send_to_update"
-    """RoleExtra: who is spoken to."""
+    """RoleExtra: the role that is spoken to."""
     post_message_update = "post_message_update"
     """`msg` is the next piece of the message. MessageExtra."""
     post_attachment_update = "post_attachment_update"
@@ -188,16 +188,16 @@ _TYPES_OF_SCOPE: Mapping[EventScope, type[EventType]] = {
 
 
 class SessionEventHandler(abc.ABC):
-    """Somebody who wants to hear events.
+    """A subscriber to the events of a session.
 
     The emitter calls `handle` for one event at a time, on whichever thread
-    dispatches. An exception is logged (the first of each subscription) and harms
-    nobody else. Events are shared and kept: do not change them.
+    dispatches. An exception is logged (the first of each subscription) and does not
+    reach other handlers. Events are shared and kept: do not change them.
     """
 
     @abc.abstractmethod
     def handle(self, event: TaskWeaverEvent) -> None:
-        """Hear one event; return soon, because everybody else waits."""
+        """Hear one event; return soon, because other handlers wait."""
 
 
 class SessionEventHandlerBase(SessionEventHandler):

@@ -30,7 +30,7 @@ from taskweaver_ext.llm.model_errors import (
     RequestRefusedError,
 )
 from taskweaver_ext.llm.model_settings import ModelSettings
-from taskweaver_ext.llm.openai_model import json_schema_format
+from taskweaver_ext.llm.openai_model import chat_request, json_schema_format
 from taskweaver_ext.llm.reply_stream import Deliver, ReplyStream
 from taskweaver_ext.llm.request_options import RequestBody
 
@@ -229,19 +229,8 @@ def _request_body(
     schema: JsonSchema | None,
     max_tokens: int | None,
 ) -> RequestBody:
-    body: RequestBody = {
-        "messages": [{"role": message.role, "content": message.content} for message in messages],
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "return_progress": True,
-        "temperature": settings.temperature,
-        "max_tokens": settings.room_for_reply(max_tokens),
-        "stop": list(settings.stop_token),
-    }
-    if settings.top_p > 0:
-        body["top_p"] = settings.top_p
-    if settings.seed is not None:
-        body["seed"] = settings.seed
+    room = settings.room_for_reply(max_tokens)
+    body = {**chat_request(settings, messages, room), "return_progress": True}
     if schema is not None and settings.response_format != "text":
         body["response_format"] = json_schema_format(schema)
     return body

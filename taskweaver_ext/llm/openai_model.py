@@ -10,6 +10,7 @@ from taskweaver_ext.llm.chat_chunks import ChunkReader
 from taskweaver_ext.llm.chat_model import JsonSchema, Message
 from taskweaver_ext.llm.http_model import NO_KEY, EventReader, HttpConnection, HttpModel
 from taskweaver_ext.llm.model_errors import ModelSetupError
+from taskweaver_ext.llm.model_settings import ModelSettings
 from taskweaver_ext.llm.request_options import OptionFallback, RequestBody, without_option
 
 _JSON_MENTIONS = ("response_format", "json_schema", "json_object", "structured output", "json mode")
@@ -49,22 +50,7 @@ class OpenAIModel(HttpModel):
     ) -> RequestBody:
         """Return the request, with the response format that the settings ask for."""
         settings = self.settings
-        body: RequestBody = {
-            "model": settings.model,
-            "messages": [
-                {"role": message.role, "content": message.content} for message in messages
-            ],
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "temperature": settings.temperature,
-            "max_tokens": max_tokens,
-        }
-        if settings.top_p > 0:
-            body["top_p"] = settings.top_p
-        if settings.seed is not None:
-            body["seed"] = settings.seed
-        if settings.stop_token:
-            body["stop"] = list(settings.stop_token)
+        body = {"model": settings.model, **chat_request(settings, messages, max_tokens)}
         if schema is not None and settings.response_format == "json_object":
             body["response_format"] = {"type": "json_object"}
         if schema is not None and settings.response_format == "json_schema":
@@ -100,6 +86,26 @@ class OpenAIModel(HttpModel):
     def event_reader(self, notices: tuple[str, ...]) -> EventReader:
         """Return a reader for the chunks of one reply."""
         return ChunkReader(notices)
+
+
+def chat_request(
+    settings: ModelSettings, messages: Sequence[Message], max_tokens: int
+) -> RequestBody:
+    """Return what every request of the protocol holds, but for the model and the format."""
+    body: RequestBody = {
+        "messages": [{"role": message.role, "content": message.content} for message in messages],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": settings.temperature,
+        "max_tokens": max_tokens,
+    }
+    if settings.top_p > 0:
+        body["top_p"] = settings.top_p
+    if settings.seed is not None:
+        body["seed"] = settings.seed
+    if settings.stop_token:
+        body["stop"] = list(settings.stop_token)
+    return body
 
 
 def json_schema_format(schema: JsonSchema) -> dict[str, Any]:

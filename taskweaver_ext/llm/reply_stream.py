@@ -1,8 +1,8 @@
 """One reply, fetched by a thread of its own and handed to the thread that iterates.
 
 The thread is what makes three promises hold for every provider: a wait ends
-at the time limit, a cancel from another thread ends it at once, and what a
-vendor's library does with a blocked read is its own affair.
+at the time limit, a cancel from another thread ends it at once, and a read that
+blocks inside a vendor's library holds up nothing but that thread.
 """
 
 from __future__ import annotations

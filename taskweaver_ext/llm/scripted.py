@@ -81,7 +81,7 @@ class ScriptedModel:
         schema: JsonSchema | None = None,
         max_tokens: int | None = None,
     ) -> ModelStream:
-        """Take the next reply of the script; schema and room are the script's own affair.
+        """Begin the next reply of the script, which heeds neither schema nor room.
 
         Raises:
             ModelError: The script has come to its end.

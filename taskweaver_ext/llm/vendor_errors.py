@@ -61,7 +61,7 @@ _NO_CONNECTION_ERRORS = frozenset(
     {"ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol", "InvalidURL"}
 )
 _JUNK_ERRORS = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
-"""What SDKs and our readers raise for events that are none."""
+"""What SDKs and our readers raise for data that is no event."""
 _STATUS_OF_KIND = {
     "authentication_error": 401,
     "invalid_api_key": 401,

@@ -60,7 +60,7 @@ class PluginEntry:
         return f"def {self.name}({parameters}) -> {result}"
 
     def describe(self) -> str:
-        """Return everything that whoever writes a call has to know."""
+        """Return everything that a model must know to write a call."""
         lines = [f"{self.signature}:", f"    {_one_line(self.description)}"]
         for title, values in (("Parameters", self.parameters), ("Returns", self.returns)):
             if values:

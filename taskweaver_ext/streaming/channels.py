@@ -151,13 +151,13 @@ class ChannelParser:
                 break
             self._context.advance(data[noted : tag.start()])
             noted = tag.start()
-            hidden_until = self._judge(tag, is_last=is_last)
+            hidden_until = self._quoted_until(tag, is_last=is_last)
             if hidden_until == UNDECIDED:
                 stop = tag.start()
                 break
             if hidden_until == NOT_QUOTED:
                 self._say(data[said : tag.start()], events)
-                self._obey(tag, events)
+                self._apply(tag, events)
                 said = noted = searched = tag.end()
             else:
                 searched = hidden_until
@@ -177,7 +177,7 @@ class ChannelParser:
             return name[:-1] in self._declared
         return any(declared.startswith(name) for declared in self._declared)
 
-    def _judge(self, tag: re.Match[str], *, is_last: bool) -> int:
+    def _quoted_until(self, tag: re.Match[str], *, is_last: bool) -> int:
         """Return how far the text is hidden by quotes, `NOT_QUOTED` for a tag, or `UNDECIDED`."""
         name = self._declared.get(tag["name"].lower())
         closes = bool(tag["slash"])
@@ -188,7 +188,7 @@ class ChannelParser:
             return tag.end()
         return self._context.quoted_until(tag, is_last=is_last)
 
-    def _obey(self, tag: re.Match[str], events: list[ChannelEvent]) -> None:
+    def _apply(self, tag: re.Match[str], events: list[ChannelEvent]) -> None:
         name = self._declared.get(tag["name"].lower(), OUTSIDE)
         closes = bool(tag["slash"])
         if closes and name != self._channel:
@@ -217,7 +217,7 @@ class _TagContext:
         self._backticks = BacktickTracker()
         self._json = JsonStringTracker() if in_channel else None
         self._last_character = ""
-        self._fence = 0  # the fence of which `_own_tags_shown` speaks
+        self._fence = 0  # the fence that `_own_tags_shown` counts in
         self._own_tags_shown = 0  # opening tags of the open channel that it hides, not closed in it
 
     def advance(self, text: str) -> None:
@@ -232,7 +232,7 @@ class _TagContext:
 
         Called once per tag that is hidden, because a fence counts what it shows.
         """
-        self._backticks.settle()
+        self._backticks.end_row()
         if self._json is not None and self._json.is_inside_string:
             return True
         if not self._backticks.in_fence:

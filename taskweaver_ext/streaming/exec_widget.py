@@ -81,9 +81,9 @@ class ExecWidget:
         Args:
             emit: Passes an event on: its text and what belongs to it.
             clock: Seconds, from any beginning, never going back.
-            tool_id: The tool whose code this is; None when all code is.
+            tool_id: The tool that the code must be for; None: any code is meant.
             requires_contract: Whether code without a contract fails.
-            agent: Who writes the code; it is named in every event.
+            agent: The role that writes the code; it is named in every event.
         """
         self._execution_id = execution_id
         self._emit = emit
@@ -191,7 +191,7 @@ class ExecWidget:
             self._waiting_code = io.StringIO()
 
     def _say(self, part: _SubType, text: str) -> None:
-        """Send a piece of text, or keep it until it is known whose it is."""
+        """Send a piece of text, or keep it until it is known which tool it is for."""
         is_code = part == "code_exec.code"
         if not text or self._is_ours is False or (self._said[part] and not is_code):
             return

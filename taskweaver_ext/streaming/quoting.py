@@ -77,7 +77,7 @@ class BacktickTracker:
                 if at < len(text):
                     self._end_run()
 
-    def settle(self) -> None:
+    def end_row(self) -> None:
         """Take note that something other than a backtick comes next."""
         if self._run:
             had_span = self.span > 0

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StopStream:
-    """A subscriber's wish that the model says no more."""
+    """Returned by a subscriber to stop the reply."""
 
     reason: str
 
@@ -29,7 +29,7 @@ Subscriber: TypeAlias = Callable[[ChannelEvent], StopStream | None]
 
 
 class ChannelSubscriptions:
-    """Who listens to which channel of one reply."""
+    """The subscribers of the channels of one reply."""
 
     def __init__(self, channels: Iterable[str]) -> None:
         self._parser = ChannelParser(channels)

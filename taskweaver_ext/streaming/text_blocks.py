@@ -189,7 +189,7 @@ class TextBlockSplitter:
         kind, language = _TAG_BLOCKS.get(tag["name"].lower(), ("prose", ""))
         if kind == "prose" or tag["slash"]:
             return tag.end()
-        self._backticks.settle()
+        self._backticks.end_row()
         hidden_until = self._backticks.quoted_until(data, start, tag.end(), is_last=is_last)
         if hidden_until == UNDECIDED:
             return _Edge(start, start, None)

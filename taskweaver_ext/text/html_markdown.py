@@ -1,4 +1,4 @@
-"""HTML as basic Markdown: what a model needs of a page fragment, without its clothes.
+"""HTML as basic Markdown: what a model needs of a page fragment, without its markup.
 
 Pure: text in, text out, in linear time. Headings, emphasis, code, links, lists and
 tables become Markdown; scripts and styles disappear; every other tag is dropped and its

@@ -58,7 +58,7 @@ class PartialLine:
         self._spread().move_back(cells)
 
     def erase(self, *, is_whole: bool) -> None:
-        """Erase what follows, or everything: whoever does that also begins the line again."""
+        """Erase what follows, or everything, after which the line begins again."""
         self._is_returned = self._is_returned or is_whole
         # Programs erase behind the end of a growing line all the time; nothing is there.
         if self._row or self._is_returned:

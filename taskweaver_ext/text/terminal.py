@@ -154,7 +154,7 @@ class TerminalFilter:
         return change + text
 
     def _end_style(self) -> str:
-        """Close colours at once: whoever writes to the terminal next must not inherit them."""
+        """Close colours at once: what is written to the terminal next must not inherit them."""
         is_open = bool(self._shown_style)
         self._shown_style = ""
         return RESET if is_open else ""

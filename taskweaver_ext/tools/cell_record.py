@@ -61,8 +61,8 @@ class CellRecord:
             self._write(text if self._ends_a_line else f"\n{text}")
             self._write("" if text.endswith("\n") else "\n")
 
-    def start_again_with(self, result: ExecutionResult) -> None:
-        """Take the text from the result: a slow listener made the events come too late."""
+    def rewrite_from(self, result: ExecutionResult) -> None:
+        """Replace the text by that of the result: a slow caller was not told all events."""
         self._sink.close()
         self._sink = self._open_sink()
         self._written_bytes = 0
@@ -77,7 +77,7 @@ class CellRecord:
                     self._write(text)
 
     def finish(self) -> tuple[str, tuple[StructuredOutput, ...], str | None]:
-        """The text, the data beside it, and the whole's address if something is left out."""
+        """Return the text, the data beside it, and where all of it is if something is left out."""
         for display in self._updated.values():  # only the last state counts
             self._add(display)
         record = self._sink.finish()

@@ -1,4 +1,4 @@
-"""What a display says: its text for a model, and its data for whoever can show more.
+"""What a display says: its text for a model, and its data for frontends that can show more.
 
 Of a bundle of representations Markdown is the best text, then plain text, then HTML turned
 into Markdown, then LaTeX. JSON, PNG images and status reports are handed on as data beside it.
@@ -6,16 +6,19 @@ into Markdown, then LaTeX. JSON, PNG images and status reports are handed on as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from taskweaver_ext.ces.inside.kernel.plugin_api import STATUS_MIME
 from taskweaver_ext.text.html_markdown import html_to_markdown
-from taskweaver_ext.text.json_tree import json_tree
 
 _SAYS_NOTHING = "<IPython.core.display."
 """How the plain text of an object begins that has only a rich representation."""
+MAX_TREE_LINES = 200
+MAX_TREE_DEPTH = 8
+MAX_TREE_TEXT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +94,44 @@ def _text_of(bundle: Mapping[str, Any]) -> str:
     if "application/json" in bundle:
         return json_tree(bundle["application/json"])
     return plain if isinstance(plain, str) else ""
+
+
+def json_tree(value: object, *, max_lines: int = MAX_TREE_LINES) -> str:
+    """Return a JSON value as an indented tree: a line for each key and item, within bounds."""
+    lines: list[str] = []
+    for line in _tree_lines(value, "", 0):
+        if len(lines) == max_lines:
+            lines.append("…")
+            break
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _tree_lines(value: object, label: str, depth: int) -> Iterator[str]:
+    """The lines of a value, whose first begins with its label."""
+    indentation = "  " * depth
+    prefix = f"{indentation}{label}: " if label else indentation
+    if not isinstance(value, dict | list) or not value:
+        yield prefix + _leaf(value)
+        return
+    yield f"{prefix}{_size(value)}"
+    if depth >= MAX_TREE_DEPTH:
+        return
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        yield from _tree_lines(item, key if isinstance(key, str) else f"[{key}]", depth + 1)
+
+
+def _size(value: dict[str, Any] | list[Any]) -> str:
+    if isinstance(value, dict):
+        return f"{{{len(value)} {'key' if len(value) == 1 else 'keys'}}}"
+    return f"[{len(value)} {'item' if len(value) == 1 else 'items'}]"
+
+
+def _leaf(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return (
+        text
+        if len(text) <= MAX_TREE_TEXT
+        else f"{text[:MAX_TREE_TEXT]}… ({len(text):,} characters)"
+    )

@@ -122,7 +122,7 @@ class CellResult:
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was stopped, by somebody or by the clock."""
+        """Whether it was stopped, by the caller or by its timeout."""
         return self.status in (ExecutionStatus.CANCELLED, ExecutionStatus.TIMEOUT)
 
 
@@ -230,7 +230,7 @@ def outcome_of(result: ExecutionResult, exit_code: int | None, timeout: float | 
 
 
 def never_run(number: int, cell: Cell) -> CellResult:
-    """The result of a cell whose call was stopped before it could begin."""
+    """The result of a cell that never began, because its call was stopped before."""
     return CellResult(
         number=number,
         title=cell.title,

@@ -35,7 +35,7 @@ KernelLifetime: TypeAlias = Literal["session", "call"]
 MAX_KERNELS = 4
 IDLE_SECONDS = 300.0
 MAX_DEATHS_IN_A_ROW = 2
-"""A kernel that died is started again by itself once; a second death is for somebody to look at."""
+"""A kernel that died is started again by itself once; after a second death the caller decides."""
 
 _NOT_IN_NAMES = re.compile(r"^[.-]|[^A-Za-z0-9_.-]")
 _MAX_READABLE_CHARACTERS = 64
@@ -282,7 +282,7 @@ class PythonTool(Closeable):
         with self._lock:
             started = self._started.setdefault(session_id, set())
             is_started = key in started
-            started.add(key)  # before it is: who ends the session must know of it
+            started.add(key)  # before it is: `end_session` must know of it
         try:
             if not is_started:
                 self._environment.start_session(key, cwd=cwd, wait=False)
@@ -299,7 +299,7 @@ class PythonTool(Closeable):
 
 
 def _name_of(session_id: str, cwd: Path) -> str:
-    """What a session's kernel for a folder is called: readable, and a file name whatever it is."""
+    """Name a session's kernel for a folder: readable, and always fit for a file name."""
     readable = _NOT_IN_NAMES.sub("_", session_id)[:_MAX_READABLE_CHARACTERS]
     digest = hashlib.sha256(repr((session_id, cwd)).encode()).hexdigest()
     return f"{readable or '_'}-{digest[:_DIGEST_CHARACTERS]}"

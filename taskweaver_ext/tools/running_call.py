@@ -90,7 +90,7 @@ class RunningCall:
     ) -> CellResult:
         max_text_bytes = max(_MIN_TEXT_BYTES, MAX_TEXT_BYTES // len(self._call.cells))
         record = CellRecord(self._outputs, execution_id, max_text_bytes)
-        run = _CellRun(number, cell, record, self._hear)
+        run = _CellRun(number, cell, record, self._on_cell_event)
         try:
             result = self._environment.execute_code(
                 self._kernel_session,
@@ -104,7 +104,7 @@ class RunningCall:
         finally:
             record.close()
 
-    def _hear(self, number: int, event: ExecutionEvent) -> None:
+    def _on_cell_event(self, number: int, event: ExecutionEvent) -> None:
         is_beginning = isinstance(event, StatusChanged) and event.status == "running"
         if is_beginning and self._was_stopped():
             self._interrupt()  # the one before came when nothing was there to be interrupted
@@ -146,7 +146,7 @@ class _CellRun:
     def finish(self, result: ExecutionResult, timeout: float | None) -> CellResult:
         """What became of it."""
         if any(notice.kind == "display_skipped" for notice in result.notices):
-            self._record.start_again_with(result)
+            self._record.rewrite_from(result)
         if result.status is ExecutionStatus.ERROR:
             self._record.add_line(result.error or "")
         if self._stdin_requested:

@@ -44,7 +44,7 @@ def choose_tools(
     """Choose the tools, after a look whether kernels can run at all.
 
     `TASKWEAVER_PY` beats `mode`. Where Python cannot run kernels, bash is what is left, and the
-    choice says so; with `TASKWEAVER_PYTHON_SKIP_CHECK` nobody looks.
+    choice says so; with `TASKWEAVER_PYTHON_SKIP_CHECK` there is no such look.
 
     Args:
         python: The interpreter that is configured; found as for kernels when None.

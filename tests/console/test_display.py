@@ -12,7 +12,7 @@ import pytest
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.console.display import MAX_UPDATES_PER_SECOND, Display
-from taskweaver_ext.console.inbox import MAX_WAITING_CHARS, Hearing
+from taskweaver_ext.console.inbox import MAX_WAITING_CHARS, InboxSubscription
 from taskweaver_ext.console.output_block import ROWS_IN_FULL
 from taskweaver_ext.console.rows import Painter
 from taskweaver_ext.console.transcript import Transcript
@@ -73,7 +73,7 @@ def display(screen: RecordingScreen, request: pytest.FixtureRequest) -> Iterator
 def emitter(display: Display) -> Iterator[SessionEventEmitter]:
     emitter = SessionEventEmitter()
     emitter.start_round(RoundId("round-1"))
-    with Hearing(emitter, display.inbox).open():
+    with InboxSubscription(emitter, display.inbox).open():
         yield emitter
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from taskweaver_ext.console.rows import FreeRow
+from taskweaver_ext.console.rows import UnframedRow
 from taskweaver_ext.console.screen import PlainScreen, TerminalScreen
-from taskweaver_ext.console.terminal_hold import holding_terminal
+from taskweaver_ext.console.terminal_settings import echo_off
 from tests.support.emulated_terminal import EmulatedScreen
 
 
@@ -61,7 +61,7 @@ def test_a_row_without_a_frame_is_wrapped_by_the_terminal(bench: Bench, length: 
     bench.update(["one"], ["some bar", "status " * 5])
     path = "/" + "x" * (length - 1)
 
-    bench.update([FreeRow(path), "two"], ["status"])
+    bench.update([UnframedRow(path), "two"], ["status"])
 
     wrapped = [path[start : start + 80] for start in range(0, length, 80)]
     assert bench.emulated.lines == ["one", *wrapped, "two", "status"]
@@ -120,7 +120,7 @@ def test_what_is_typed_meanwhile_does_not_appear_but_is_kept() -> None:
     saved = os.dup(0)
     os.dup2(theirs, 0)
     try:
-        with holding_terminal(lambda suspend: suspend()):
+        with echo_off(lambda suspend: suspend()):
             os.write(ours, b"typed")
             os.write(theirs, b"end")
             assert os.read(ours, 100) == b"end"

@@ -10,7 +10,7 @@ import pytest
 
 from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.ces.execution.results import ExecutionId
-from taskweaver_ext.console.late_output import MAX_REMEMBERED
+from taskweaver_ext.console.late_output_view import MAX_REMEMBERED
 from taskweaver_ext.console.rows import Painter
 from taskweaver_ext.console.transcript import Transcript
 from taskweaver_ext.conversation import AttachmentType, RoundId

@@ -103,7 +103,7 @@ class AuditLog:
     def write_start(
         self, execution_id: str, *, executor: str, code: str, cwd: str = "", has_stdin: bool = False
     ) -> Notice | None:
-        """Write that a run starts; what keeps that from being written is for the run's result."""
+        """Write that a run starts; return a notice for its result where that fails."""
         masked = mask_secrets(code[:_MAX_CODE_CHARACTERS], self._secrets)
         return self._write(
             {

@@ -1,4 +1,4 @@
-"""Files beneath a folder, reached without trusting whoever named them or made them.
+"""Files beneath a folder, reached without trusting the code that named them or made them.
 
 A path is walked from the folder downwards, one part at a time, through no symbolic
 link, and only regular files are opened, listed or believed to be there.

@@ -101,8 +101,8 @@ class OutputSink:
         """Whether more was written than may be kept; the code is to be stopped."""
         return self._total_bytes + self._bytes_elsewhere > self._max_bytes
 
-    def count(self, size: int) -> None:
-        """Let something that the code had us keep elsewhere count as written."""
+    def count_elsewhere(self, size: int) -> None:
+        """Count towards the limit what the code had us keep elsewhere, such as images."""
         self._bytes_elsewhere += size
 
     @property

@@ -20,11 +20,11 @@ from taskweaver_ext.ces.execution.events import (
     StatusChanged,
 )
 from taskweaver_ext.ces.execution.executor import RunOptions
-from taskweaver_ext.ces.execution.notices import HostNotice
 from taskweaver_ext.ces.execution.output_sink import OutputSink
 from taskweaver_ext.ces.execution.results import (
     ExecutionResult,
     ExecutionStatus,
+    HostNotice,
     Notice,
     StreamName,
 )

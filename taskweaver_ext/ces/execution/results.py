@@ -63,6 +63,14 @@ class Notice:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class HostNotice:
+    """Something the host has to say about the kernel: paused, resumed, a limit, lost output."""
+
+    status: Literal["paused", "resumed", "limit", "output_lost"]
+    message: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """What an execution consumed, where the host can tell."""

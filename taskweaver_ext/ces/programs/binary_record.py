@@ -13,8 +13,8 @@ _COPY_BYTES = 1 << 20
 class BinaryRecord:
     """Keep streams that are not text.
 
-    The text before the first byte that is none is in the text record. A hole
-    is left for it here, which `complete` fills: the file has the whole stream.
+    The text before the first such byte is in the text record. Room is left for it
+    here, which `complete` fills: then the file has the whole stream.
     """
 
     def __init__(self, folder: Path, name: str, max_bytes: int) -> None:
@@ -34,11 +34,11 @@ class BinaryRecord:
         return self._binary_bytes > self._max_bytes
 
     def leave_room(self, stream: StreamName, size: int) -> None:
-        """Leave room for text, which comes before all that is none."""
+        """Leave room for text, which comes before all other bytes."""
         self._sizes[stream] += size
 
     def write(self, stream: StreamName, data: bytes) -> None:
-        """Keep bytes that are not text, or come after some that are not."""
+        """Keep bytes that are not text, and all that follow them."""
         if stream not in self.streams:
             self.streams.append(stream)
         if self.limit_reached or self._failure is not None:

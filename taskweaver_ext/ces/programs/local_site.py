@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from taskweaver_ext.ces.execution.notices import HostNotice
-from taskweaver_ext.ces.execution.results import KernelDeath
+from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath
 from taskweaver_ext.ces.inside.spawner.process_tree import ticks_since_boot
 from taskweaver_ext.ces.inside.spawner.started_process import (
     ProcessEnd,
@@ -88,7 +87,7 @@ class LocalProcess(StartedProcess):
         return ticks_since_boot()
 
     def read_notices(self) -> Iterable[HostNotice]:
-        """There is none: this machine does not end without us."""
+        """Return none: this machine does not end before us."""
         return ()
 
     def death(self) -> KernelDeath | None:
@@ -119,7 +118,7 @@ class LocalFolder:
         return str(path), ReadEnd(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
 
     def remove(self, name: str) -> None:
-        """Take a name away."""
+        """Remove a name."""
         (self._path / name).unlink(missing_ok=True)
 
     def path_for_builds(self) -> str:
@@ -137,15 +136,15 @@ class LocalSite:
     memory_bytes: int | None = None
 
     def complain_about_folder(self, path: Path) -> str:
-        """Look here."""
+        """Look on this machine."""
         return complaint_about_folder(str(path))
 
     def find_program(self, command: str, environment: Mapping[str, str]) -> str | None:
-        """Look here."""
+        """Look on this machine."""
         return find_program(command, environment)
 
     def has_file(self, path: str) -> bool:
-        """Look here."""
+        """Look on this machine."""
         return os.path.exists(path)
 
     def make_folder(self) -> LocalFolder:

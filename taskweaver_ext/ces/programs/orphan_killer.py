@@ -1,4 +1,4 @@
-"""A process that ends a family of processes should ours be killed, when nobody else could.
+"""A process that ends a family of processes when ours is killed and cannot do so itself.
 
 It is a bash that waits for a line. Our end of its input closes with us, however we end;
 then it looks for the family's members and kills them. It needs nothing but bash itself.
@@ -34,8 +34,8 @@ for round in {1..50}; do
     [[ $found ]] || exit
 done
 """
-"""Bash's own words only. $1 is the family's leader, whose group and session are called like it;
-$2 is what members have in their environment."""
+"""Bash builtins only. $1 is the family's leader, and the number of its group and session; $2 is
+what members have in their environment."""
 
 
 class OrphanKiller:

@@ -32,7 +32,7 @@ _BUSY_PIPE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ReadEnd:
-    """The end of a stream that is ours to read, and to close."""
+    """The read end of a stream, which is ours to close."""
 
     descriptor: int
     written: Callable[[], int | None] = lambda: None
@@ -41,11 +41,10 @@ class ReadEnd:
 
 
 class OutputPipe:
-    """The end of one stream that we read.
-
+    """Read one stream of a process and pass it on.
     Args:
         on_bytes: Given whole UTF-8 characters.
-        take_binary: Given everything from the first byte on that is not UTF-8; without it
+        on_binary: Given everything from the first byte on that is not UTF-8; without it
             such bytes are replaced by U+FFFD and go to `on_bytes`.
     """
 
@@ -54,7 +53,7 @@ class OutputPipe:
         end: ReadEnd,
         stream: StreamName,
         on_bytes: OnBytes,
-        take_binary: OnBytes | None = None,
+        on_binary: OnBytes | None = None,
     ) -> None:
         self.descriptor = end.descriptor
         self._end = end
@@ -63,7 +62,7 @@ class OutputPipe:
         self.has_replaced = False
         """Whether some bytes were not UTF-8 and have been replaced."""
         self._on_bytes = on_bytes
-        self._take_binary = take_binary
+        self._on_binary = on_binary
         self._is_binary = False
         self._held = b""
         self._total_bytes = 0
@@ -78,7 +77,7 @@ class OutputPipe:
             data = os.read(self.descriptor, _READ_BYTES)
         except BlockingIOError:
             return 0
-        except ConnectionError:  # it comes from elsewhere, and the line has broken
+        except ConnectionError:  # the stream comes over a network, and the connection has broken
             data = b""
         if not data:
             self.close()
@@ -110,8 +109,8 @@ class OutputPipe:
             self._pass_on(b"", is_last=True)
 
     def _pass_on(self, data: bytes, *, is_last: bool) -> None:
-        if self._is_binary and self._take_binary is not None:
-            self._take_binary(self.stream, data)
+        if self._is_binary and self._on_binary is not None:
+            self._on_binary(self.stream, data)
             return
         if self._held:
             data = self._held + data
@@ -122,8 +121,8 @@ class OutputPipe:
             data, size = self._decode(data, is_last=is_last)
         if size:
             self._on_bytes(self.stream, data[:size])
-        if self._is_binary and self._take_binary is not None:
-            self._take_binary(self.stream, data[size:])
+        if self._is_binary and self._on_binary is not None:
+            self._on_binary(self.stream, data[size:])
         else:
             self._held = data[size:]
 
@@ -132,7 +131,7 @@ class OutputPipe:
         try:
             return data, codecs.utf_8_decode(data, "strict", is_last)[1]
         except UnicodeDecodeError as error:
-            if self._take_binary is not None:
+            if self._on_binary is not None:
                 self._is_binary = True
                 return data, error.start
         self.has_replaced = True

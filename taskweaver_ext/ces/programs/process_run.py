@@ -203,7 +203,7 @@ class ProcessRun:
             site,
             settings,
             on_bytes=self._receive,
-            take_binary=self._receive_binary,
+            on_binary=self._receive_binary,
             read_notices=self._run.receive_notice,
             has_too_much_output=self._has_too_much_output,
         )

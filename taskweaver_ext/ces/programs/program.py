@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from taskweaver_ext.ces.execution.notices import HostNotice
-from taskweaver_ext.ces.execution.results import KernelDeath, StreamName, Usage
+from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath, StreamName, Usage
 from taskweaver_ext.ces.programs.process_output import OnBytes, OutputPipe, ReadEnd
 from taskweaver_ext.ces.programs.site import ProcessSettings, ProgramSite
 
@@ -131,14 +130,14 @@ class Program:
         settings: ProcessSettings,
         *,
         on_bytes: OnBytes,
-        take_binary: OnBytes | None,
+        on_binary: OnBytes | None,
         read_notices: Callable[[HostNotice], None],
         has_too_much_output: Callable[[], bool],
     ) -> None:
         self._site = site
         self._settings = settings
         self._on_bytes = on_bytes
-        self._take_binary = take_binary
+        self._on_binary = on_binary
         self._take_news = read_notices
         self._has_too_much_output = has_too_much_output
         self._pipes: list[OutputPipe] = []
@@ -154,7 +153,7 @@ class Program:
             (process.stderr, "stderr"),
         )
         self._pipes = [
-            OutputPipe(end, stream, self._on_bytes, self._take_binary)
+            OutputPipe(end, stream, self._on_bytes, self._on_binary)
             for end, stream in ends
             if end is not None
         ]

@@ -11,7 +11,7 @@ from taskweaver_ext.ces.execution.recorded_run import RecordedRun
 from taskweaver_ext.machine.owned_folders import GivenFolder
 
 CLOSE_SECONDS = 10.0
-"""How long closing waits for callers whose functions hang."""
+"""How long closing waits for callbacks that hang."""
 
 
 class RunRecords:

@@ -16,9 +16,14 @@ from pathlib import Path
 
 from taskweaver_ext.ces.execution.events import StatusChanged
 from taskweaver_ext.ces.execution.executor import RunOptions
-from taskweaver_ext.ces.execution.notices import HostNotice
 from taskweaver_ext.ces.execution.recorded_run import RecordedRun
-from taskweaver_ext.ces.execution.results import ExecutionStatus, KernelDeath, Notice, signal_name
+from taskweaver_ext.ces.execution.results import (
+    ExecutionStatus,
+    HostNotice,
+    KernelDeath,
+    Notice,
+    signal_name,
+)
 from taskweaver_ext.ces.programs.bash import BashProcess, SentCommand
 from taskweaver_ext.ces.programs.exec_errors import (
     describe_missing_site,

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from taskweaver_ext.ces.execution.notices import HostNotice
-from taskweaver_ext.ces.execution.results import KernelDeath
+from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath
 from taskweaver_ext.ces.inside.spawner.process_tree import ProcessSeen
 from taskweaver_ext.ces.inside.spawner.started_process import ProcessEnd
 from taskweaver_ext.ces.programs.process_output import ReadEnd
@@ -40,7 +39,7 @@ class ProcessSettings:
     has_open_stdin: bool = False
     """Whether we write what it reads instead."""
     has_stderr: bool = True
-    """Whether anybody reads what it writes there."""
+    """Whether we read what it writes there."""
     limits: tuple[str, ...] = ()
     has_lifeline: bool = False
     is_guarded: bool = False
@@ -51,7 +50,7 @@ class ProcessSettings:
 class RunningProcess(Protocol):
     """A process that leads a session of its own, with everything that it starts.
 
-    Belongs to one thread. Whoever started it closes its streams.
+    Belongs to one thread. The caller that started it closes its streams.
     """
 
     stdin: int | None
@@ -103,11 +102,11 @@ class RunningProcess(Protocol):
         """How its site ended, if that is why it has."""
 
     def limits_met(self) -> list[str]:
-        """The limits of its site that were met since it was started or this was asked, in words."""
+        """The limits of its site that were met since its start or the last call, in words."""
 
 
 class ProgramFolder(Protocol):
-    """A private folder whose files programs of the site can read."""
+    """A private folder with files that programs of the site can read."""
 
     def write(self, name: str, content: bytes) -> str:
         """Write a file; return its path at the site. Raises OSError."""
@@ -116,7 +115,7 @@ class ProgramFolder(Protocol):
         """Make a named pipe; return its path at the site, and the end that we read."""
 
     def remove(self, name: str) -> None:
-        """Take a name away; whoever has opened it keeps it."""
+        """Remove a name; a program that has opened the file keeps it."""
 
     def path_for_builds(self) -> str:
         """A folder at the site into which programs can write; removed with this one."""

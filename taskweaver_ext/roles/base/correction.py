@@ -9,7 +9,7 @@ from taskweaver_ext.conversation import AttachmentType, Post
 from taskweaver_ext.errors import TaskWeaverError
 from taskweaver_ext.events.emitter import PostEventProxy
 from taskweaver_ext.llm.chat_model import Message
-from taskweaver_ext.roles.base.asking import ModelReply
+from taskweaver_ext.roles.base.model_caller import ModelReply
 from taskweaver_ext.roles.base.role import Role
 from taskweaver_ext.text.truncation import shorten_middle
 
@@ -21,7 +21,7 @@ class UnusableReplyError(TaskWeaverError):
 
 
 @contextmanager
-def speaking(role: Role) -> Iterator[PostEventProxy]:
+def open_post(role: Role) -> Iterator[PostEventProxy]:
     """Begin a post of a role, and end it also when the round cannot go on."""
     post = role.context.emitter.create_post_proxy(role.alias)
     try:
@@ -43,7 +43,7 @@ def reject(post: PostEventProxy, reply: ModelReply, problem: str, advice: str) -
 def rejected_messages(post: Post) -> list[Message]:
     """Return a rejected reply and what was said about it, as the model is to see them.
 
-    One about which there is nothing to say to the model is as if it had never been.
+    Nothing where the model is told nothing about it: it is asked the same again.
     """
     advice = post.get_attachment(AttachmentType.revise_message)
     if not advice:

@@ -17,7 +17,7 @@ from taskweaver_ext.errors import ModelError
 from taskweaver_ext.events.emitter import PostEventProxy
 from taskweaver_ext.llm.chat_model import Message
 from taskweaver_ext.llm.model_errors import ContextTooLongError
-from taskweaver_ext.roles.base.asking import ModelCaller
+from taskweaver_ext.roles.base.model_caller import ModelCaller
 from taskweaver_ext.roles.base.prompts import merged
 from taskweaver_ext.roles.base.token_count import CHARACTERS_PER_TOKEN, estimate_tokens
 from taskweaver_ext.text.truncation import shorten_middle
@@ -67,10 +67,10 @@ class History:
         """How long a reply may be: less where the model takes in less than was thought."""
         return None if self._room_share == 1.0 else SHORT_REPLY_TOKENS
 
-    def fitting(self, ask: Callable[[], _Answer]) -> _Answer:
-        """Have the model asked, with half as much each time it finds the messages too long.
+    def ask_until_it_fits(self, ask: Callable[[], _Answer]) -> _Answer:
+        """Call `ask`, with half as much room each time the model finds the messages too long.
 
-        Providers count the room for the reply as well, so that becomes less, too.
+        Providers count the reply as well, so its room becomes less, too.
 
         Raises:
             ContextTooLongError: They are too long also when hardly anything is left of them.

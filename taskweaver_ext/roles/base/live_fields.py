@@ -41,7 +41,7 @@ class LiveFields:
             return
         self._shown.setdefault(field, []).append(text)
 
-    def settle(self, fields: Mapping[str, str]) -> None:
+    def complete(self, fields: Mapping[str, str]) -> None:
         """Complete what is shown, now that the whole reply is known."""
         for field, attachment_type in self._types.items():
             value = fields.get(field, "")
@@ -54,9 +54,9 @@ class LiveFields:
             if value or shown is not None:
                 self._attach(field, value[len(shown or "") :], is_end=True)
         if self._message_field in fields:
-            self._settle_message(fields[self._message_field])
+            self._complete_message(fields[self._message_field])
 
-    def _settle_message(self, value: str) -> None:
+    def _complete_message(self, value: str) -> None:
         shown = "".join(self._shown.get(self._message_field, ()))
         if not value.startswith(shown):
             self._post.post.message = ""

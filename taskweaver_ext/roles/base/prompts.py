@@ -22,7 +22,7 @@ def load_prompts(ours: Path, own: Path | None, needed: str) -> dict[str, str]:
     """Return the texts of a role by name: a project's own, and ours for those it does not have.
 
     Args:
-        needed: The text that a file of one's own must have.
+        needed: The text that a project's own file must have.
 
     Raises:
         ConfigError: A file cannot be read, or lacks what it needs.
@@ -45,9 +45,9 @@ def _read_texts(path: Path) -> dict[str, str]:
     return {str(name): text for name, text in entries if isinstance(text, str)}
 
 
-def with_places(template: str, **places: str) -> str:
-    """Append to a prompt what it gives no place to: each `name` as the text says that has it."""
-    for name, text in places.items():
+def append_missing(template: str, **texts: str) -> str:
+    """Append the text of each name that the prompt does not hold as `{name}`."""
+    for name, text in texts.items():
         if "{" + name + "}" not in template:
             template = f"{template}\n\n{text}"
     return template
@@ -90,7 +90,7 @@ def _read_example(path: Path) -> list[Round]:
 
 
 def as_reply(fields: Mapping[str, str]) -> str:
-    """Return the fields of a reply in the form in which a model writes them."""
+    """Return the fields of a reply as the JSON that a model writes."""
     return json.dumps({WRAPPER: fields}, ensure_ascii=False)
 
 

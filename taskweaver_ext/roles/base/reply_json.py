@@ -3,7 +3,7 @@
 `parse_reply` reads a whole reply and forgives what models get wrong: prose and
 fences around the object, a missing `response` around the fields, trailing commas,
 unknown escapes, missing brackets at the end. A string that was cut is not
-completed: nobody knows what it would have said. `ReplyFieldStream` reports the
+completed: what it would have said is unknown. `ReplyFieldStream` reports the
 fields while the reply arrives.
 """
 

@@ -1,4 +1,4 @@
-"""Who takes part in a conversation: the base of all roles, and what they are given.
+"""The roles of a conversation: their base class, and what they are given.
 
 A role of one's own is a class derived from `Role` and a file `<name>.role.yaml`:
 
@@ -75,7 +75,7 @@ class Memory:
         return count
 
     def asker_of(self, alias: RoleName) -> RoleName:
-        """Return who wants to hear from the role: the last other one that spoke to it."""
+        """Return the role that waits for an answer: the last other one that spoke to this one."""
         for post in reversed(self.current_round.post_list):
             if post.send_to == alias != post.send_from:
                 return post.send_from
@@ -111,7 +111,7 @@ class RoleEntry:
 
 
 class Role(abc.ABC):
-    """Somebody who answers posts.
+    """A participant of a conversation that answers posts.
 
     The session makes one instance per role, calls `reply` whenever a post is
     addressed to it, one at a time, and `close` once at the end.
@@ -135,8 +135,8 @@ class Role(abc.ABC):
     def reply(self, memory: Memory) -> Post:
         """Answer the last post of the current round.
 
-        Make the answer with `context.emitter.create_post_proxy`, so that everybody
-        sees it grow; a post to oneself means to be asked once more.
+        Make the answer with `context.emitter.create_post_proxy`, so that every frontend
+        shows it grow; a post of a role to itself asks for another call.
 
         Raises:
             TaskWeaverError: The round cannot go on; its message says why.
@@ -211,7 +211,7 @@ def find_role_class(entry: RoleEntry) -> type[Role]:
     module_name, _, class_name = entry.module.rpartition(".")
     try:
         role_class = getattr(_find_module(entry, module_name), class_name, None)
-    except Exception as error:  # the file is somebody else's and may raise anything
+    except Exception as error:  # the file is the project's own and may raise anything
         raise ConfigError(
             f"Role {entry.name!r}: {entry.module} cannot be imported:"
             f" {type(error).__name__}: {error}"

@@ -10,9 +10,9 @@ from taskweaver_ext.ces.programs.languages import canonical_name
 from taskweaver_ext.conversation import AttachmentType, Post
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.events.emitter import PostEventProxy
-from taskweaver_ext.roles.base.asking import ModelReply
 from taskweaver_ext.roles.base.correction import UnusableReplyError
 from taskweaver_ext.roles.base.live_fields import LiveFields
+from taskweaver_ext.roles.base.model_caller import ModelReply
 from taskweaver_ext.roles.base.reply_json import parse_reply
 from taskweaver_ext.roles.code_interpreter.generated import (
     GeneratedCode,
@@ -49,11 +49,11 @@ class ChannelForm:
         """Return None: the reply as a whole is no JSON."""
         return None
 
-    def reading(self, post: PostEventProxy) -> ChannelReading:
+    def reader(self, post: PostEventProxy) -> ChannelReader:
         """Begin to read a reply."""
-        return ChannelReading(post, self._languages)
+        return ChannelReader(post, self._languages)
 
-    def written(self, post: Post) -> str:
+    def reply_text(self, post: Post) -> str:
         """Return what the model had written for a post."""
         texts = {
             name: attachment.content
@@ -71,7 +71,7 @@ class ChannelForm:
         return thinking + _channel(DECISION, json.dumps(decision, ensure_ascii=False)) + code
 
 
-class ChannelReading:
+class ChannelReader:
     """One reply as it arrives."""
 
     def __init__(self, post: PostEventProxy, languages: Sequence[str]) -> None:
@@ -105,7 +105,7 @@ class ChannelReading:
         decision = parse_reply(self._texts[DECISION], ("action", "notes", _ANSWER)) or {}
         answer = decision.get(_ANSWER, "")
         if answer.strip() and not self._tool_id:
-            self._live.settle({"thought": self._texts[THINKING], _MESSAGE: answer})
+            self._live.complete({"thought": self._texts[THINKING], _MESSAGE: answer})
             return GeneratedText(answer)
         if not self._texts[DECISION].strip() and not self._texts[CODE].strip():
             self._accept_block(reply)
@@ -116,7 +116,7 @@ class ChannelReading:
         if failure := self._panel.finish_generation():
             raise UnusableReplyError(f"{failure.message} ({failure.code})")
         texts = {"thought": self._texts[THINKING], "reply_type": language}
-        self._live.settle({**texts, "reply_content": self._texts[CODE]})
+        self._live.complete({**texts, "reply_content": self._texts[CODE]})
         return GeneratedCode(language, self._texts[CODE], self._panel)
 
     def abandon(self, reason: str) -> None:

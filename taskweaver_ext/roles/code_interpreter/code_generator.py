@@ -7,28 +7,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from taskweaver_ext.approval import Approval
+from taskweaver_ext.approval import Approval, ShellPolicy
 from taskweaver_ext.ces.execution.files_beneath import list_files
 from taskweaver_ext.ces.execution.results import KernelContents
 from taskweaver_ext.config.settings import ReplyForm
 from taskweaver_ext.conversation import Attachment, AttachmentType, Post, Round
 from taskweaver_ext.events.emitter import PostEventProxy
 from taskweaver_ext.llm.chat_model import JsonSchema, Message
-from taskweaver_ext.roles.base.asking import ModelCaller, ModelReply
 from taskweaver_ext.roles.base.correction import UnusableReplyError, rejected_messages
 from taskweaver_ext.roles.base.history import History
-from taskweaver_ext.roles.base.prompts import fill, load_examples, load_prompts, with_places
+from taskweaver_ext.roles.base.model_caller import ModelCaller, ModelReply
+from taskweaver_ext.roles.base.prompts import append_missing, fill, load_examples, load_prompts
 from taskweaver_ext.roles.base.role import PLANNER, USER, Memory, RoleContext
 from taskweaver_ext.roles.code_interpreter.channel_form import TOOL_PREFIX, ChannelForm
 from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
 from taskweaver_ext.roles.code_interpreter.generated import GeneratedCode, GeneratedText
 from taskweaver_ext.roles.code_interpreter.json_form import JsonForm
-from taskweaver_ext.roles.code_interpreter.prompt_context import describe_place, list_variables
 
 MAX_LISTED_FILES = 30
 
+_SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
+_SHELL_POLICIES: dict[ShellPolicy, str] = {
+    "asks": "A person has to approve code in other languages than Python before it runs.",
+    "refused": "Code in other languages than Python, and programs started from it, are refused.",
+}
 
-class ReplyReading(Protocol):
+
+class ReplyReader(Protocol):
     """One reply as it arrives: `feed` for each piece, then `finish` or `abandon`."""
 
     def feed(self, text: str) -> None: ...
@@ -48,10 +53,10 @@ class Form(Protocol):
     def schema(self) -> JsonSchema | None:
         """Return the JSON that the reply is to be, if it is to be JSON."""
 
-    def reading(self, post: PostEventProxy) -> ReplyReading:
+    def reader(self, post: PostEventProxy) -> ReplyReader:
         """Begin to read a reply."""
 
-    def written(self, post: Post) -> str:
+    def reply_text(self, post: Post) -> str:
         """Return what the model had written for a post."""
 
 
@@ -91,17 +96,17 @@ class CodeGenerator:
 
     @property
     def advice_on_form(self) -> str:
-        """What a model is told whose reply could not be read."""
+        """What the model is told when its reply could not be read."""
         return self._prompt["revise_form"]
 
     @property
     def advice_on_code(self) -> str:
-        """What a model is told whose code was refused, or failed and left nothing."""
+        """What the model is told when its code was refused, or failed and left nothing."""
         return self._prompt["revise_code"]
 
     @property
     def advice_on_run(self) -> str:
-        """What a model is told whose code failed halfway."""
+        """What the model is told when its code failed halfway."""
         return self._prompt["revise_run"]
 
     def generate(
@@ -113,21 +118,21 @@ class CodeGenerator:
             RoundCancelledError: The round was stopped.
             ModelError: There was no reply.
         """
-        reply, reading = self._history.fitting(lambda: self._ask(memory, post))
+        reply, reader = self._history.ask_until_it_fits(lambda: self._ask(memory, post))
         try:
-            return reply, reading.finish(reply)
+            return reply, reader.finish(reply)
         except UnusableReplyError as problem:
-            reading.abandon(str(problem))
+            reader.abandon(str(problem))
             return reply, problem
 
-    def _ask(self, memory: Memory, post: PostEventProxy) -> tuple[ModelReply, ReplyReading]:
-        reading = self._form.reading(post)
+    def _ask(self, memory: Memory, post: PostEventProxy) -> tuple[ModelReply, ReplyReader]:
+        reader = self._form.reader(post)
         rounds = memory.rounds_of(self._alias)
         contents = self._executor.kernel_contents()
         messages = self._history.messages(self._head(contents), rounds, self._render, post)
         # At the end, since it changes: models remember a prompt only as far as it stays the same.
         last = messages.pop()
-        present = f"{list_variables(contents)} {self._list_files()}"
+        present = f"{_list_variables(contents)} {self._list_files()}"
         messages.append(Message(last.role, f"{last.content}\n\n({present})"))
         try:
             reply = self._caller.ask(
@@ -135,16 +140,16 @@ class CodeGenerator:
                 post,
                 schema=self._form.schema(),
                 max_tokens=self._history.reply_tokens,
-                on_text=reading.feed,
+                on_text=reader.feed,
             )
         except BaseException as error:
-            reading.abandon(str(error) or type(error).__name__)
+            reader.abandon(str(error) or type(error).__name__)
             raise
-        return reply, reading
+        return reply, reader
 
     def _head(self, contents: KernelContents | None) -> list[Message]:
         form, schema = self._prompt[self._form.prompt_name], self._form.schema()
-        template = with_places(
+        template = append_missing(
             self._prompt["content"],
             CODE_GENERATION_REQUIREMENTS="{CODE_GENERATION_REQUIREMENTS}",
             PLUGINS="Functions that exist already, to be called and not imported:\n{PLUGINS}",
@@ -153,7 +158,7 @@ class CodeGenerator:
             "RESPONSE_FORM": form,
             "RESPONSE_JSON_SCHEMA": form if schema is None else json.dumps(schema),
             "TOOLS": ", ".join(TOOL_PREFIX + name for name in self._executor.languages),
-            "ENVIRONMENT_CONTEXT": describe_place(
+            "ENVIRONMENT_CONTEXT": _describe_place(
                 self._executor.languages,
                 contents,
                 is_contained=self._executor.is_contained,
@@ -197,7 +202,7 @@ class CodeGenerator:
                     text = f"From: {post.send_from}\nTask: {post.message}"
                     messages.append(Message("user", text))
                 elif not post.get_attachment(AttachmentType.invalid_response):
-                    text = self._form.written(post).replace("{ROLE_NAME}", self._alias)
+                    text = self._form.reply_text(post).replace("{ROLE_NAME}", self._alias)
                     messages.append(Message("assistant", text))
                     messages += _feedback(post)
                 elif one is rounds[-1]:
@@ -226,3 +231,36 @@ def _feedback(post: Post) -> list[Message]:
     if advice is not None:
         parts.append(advice.content)
     return [Message("user", "\n".join(parts))] if parts else []
+
+
+def _describe_place(
+    languages: Sequence[str],
+    contents: KernelContents | None,
+    *,
+    is_contained: bool,
+    approval: Approval,
+) -> str:
+    """Return what the model is told about where its code runs, as the lines of a list."""
+    lines = [f"- Languages: {', '.join(languages)}."]
+    if contents is not None:
+        system = _SYSTEMS.get(contents.system, contents.system)
+        packages = ", ".join(contents.packages) or "none"
+        lines.append(f"- Python {contents.python} on {system}.")
+        lines.append(f"- Of the well-known packages these are installed: {packages}.")
+    if is_contained:
+        lines.append("- It is a container without a network.")
+    shell = approval.shell_policy(is_contained=is_contained)
+    if shell in _SHELL_POLICIES:
+        lines.append(f"- {_SHELL_POLICIES[shell]}")
+        if approval.always_allowed:
+            lines.append(f"- These bash commands run: {', '.join(approval.always_allowed)}.")
+    return "\n".join(lines)
+
+
+def _list_variables(contents: KernelContents | None) -> str:
+    """Return in a sentence which variables there are; without a kernel there are none."""
+    if contents is None:
+        return "Python variables: (none)."
+    listed = ", ".join(f"{name}: {kind}" for name, kind in contents.variables) or "(none)"
+    hidden = contents.variable_count - len(contents.variables)
+    return f"Python variables: {listed}{f' and {hidden} older ones' if hidden > 0 else ''}."

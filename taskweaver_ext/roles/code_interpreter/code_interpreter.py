@@ -14,7 +14,7 @@ from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatu
 from taskweaver_ext.config.settings import ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Post
 from taskweaver_ext.events.emitter import PostEventProxy
-from taskweaver_ext.roles.base.correction import UnusableReplyError, reject, speaking
+from taskweaver_ext.roles.base.correction import UnusableReplyError, open_post, reject
 from taskweaver_ext.roles.base.prompts import fill
 from taskweaver_ext.roles.base.role import Memory, Role, RoleContext, RoleEntry
 from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
@@ -65,7 +65,7 @@ class CodeInterpreter(Role):
 
     def reply(self, memory: Memory) -> Post:
         """Make one attempt at the task."""
-        with speaking(self) as post:
+        with open_post(self) as post:
             self._executor.start(post)
             reply, generated = self._generator.generate(memory, post)
             if isinstance(generated, UnusableReplyError):
@@ -170,7 +170,7 @@ class CodeInterpreter(Role):
         post.update_message(text)
 
     def _try_again_or_report(self, post: PostEventProxy, memory: Memory, advice: str = "") -> None:
-        """Address the post to the role itself, or to whoever asked when that was done enough."""
+        """Address the post to the role itself, or to the role that asked after enough attempts."""
         attempts = memory.corrections_of(self.alias) + 1
         if attempts <= self._settings.max_retry_count:
             if advice:

@@ -46,7 +46,7 @@ class Panel:
         return self._widget.contract if self._widget else ()
 
     def open(self, language: str, tool_id: str | None = None) -> None:
-        """Say whose code it is; with a tool's id, its decision follows."""
+        """Say which language the code is in; with a tool's id, its decision follows."""
         if self._widget is None:
             self._widget = ExecWidget(
                 ExecutionId(self._post.post.id),

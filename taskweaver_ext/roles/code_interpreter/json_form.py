@@ -8,9 +8,9 @@ from typing import Any
 from taskweaver_ext.ces.programs.languages import canonical_name
 from taskweaver_ext.conversation import AttachmentType, Post
 from taskweaver_ext.events.emitter import PostEventProxy
-from taskweaver_ext.roles.base.asking import ModelReply
 from taskweaver_ext.roles.base.correction import UnusableReplyError
 from taskweaver_ext.roles.base.live_fields import LiveFields
+from taskweaver_ext.roles.base.model_caller import ModelReply
 from taskweaver_ext.roles.base.prompts import as_reply, reply_schema
 from taskweaver_ext.roles.base.reply_json import ReplyFieldStream, parse_reply
 from taskweaver_ext.roles.code_interpreter.generated import (
@@ -53,11 +53,11 @@ class JsonForm:
             }
         )
 
-    def reading(self, post: PostEventProxy) -> JsonReading:
+    def reader(self, post: PostEventProxy) -> JsonReader:
         """Begin to read a reply."""
-        return JsonReading(post, self._languages)
+        return JsonReader(post, self._languages)
 
-    def written(self, post: Post) -> str:
+    def reply_text(self, post: Post) -> str:
         """Return what the model had written for a post."""
         fields = {
             name: attachment.content
@@ -69,7 +69,7 @@ class JsonForm:
         return as_reply(fields)
 
 
-class JsonReading:
+class JsonReader:
     """One reply as it arrives."""
 
     def __init__(self, post: PostEventProxy, languages: Sequence[str]) -> None:
@@ -108,7 +108,7 @@ class JsonReading:
         language = canonical_name(fields.get("reply_type", "").strip() or "python")
         if language == TEXT:
             del fields["reply_content"]
-            self._live.settle({**fields, _MESSAGE: content})
+            self._live.complete({**fields, _MESSAGE: content})
             return GeneratedText(content)
         if language not in self._languages:
             known = ", ".join([*self._languages, TEXT])
@@ -116,7 +116,7 @@ class JsonReading:
         code = clean_code(content)
         self._show_code(self._fence.close())
         self._panel.open(language)
-        self._live.settle({**fields, "reply_type": language, "reply_content": code})
+        self._live.complete({**fields, "reply_type": language, "reply_content": code})
         return GeneratedCode(language, code, self._panel)
 
     def abandon(self, reason: str) -> None:

@@ -18,7 +18,7 @@ _HARMLESS_METHODS = frozenset({"compile", "eval", "exec", "globals", "locals", "
 _OWNERS_OF_FUNCTIONS = _BUILTINS_MODULES | {"importlib", "imp"}
 """Modules where such a name is the function itself."""
 _BACK_DOORS = frozenset({"__builtins__", "__globals__", "__subclasses__", "__import__", "__self__"})
-"""Attributes whose only use is to get at what is blocked."""
+"""Attributes with no other use than to get at what is blocked."""
 _DYNAMIC_IMPORTS = frozenset({"importlib.import_module", "importlib.__import__"})
 _UNSEEN_CODE_FUNCTIONS = frozenset({"runpy.run_path", "runpy.run_module"})
 

@@ -13,23 +13,23 @@ from taskweaver_ext.conversation import AttachmentType, Post, RoleName, Round
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.events.emitter import PostEventProxy
 from taskweaver_ext.llm.chat_model import Message
-from taskweaver_ext.roles.base.asking import ModelCaller, ModelReply, ReplyEnd
 from taskweaver_ext.roles.base.correction import (
     UnusableReplyError,
+    open_post,
     reject,
     rejected_messages,
-    speaking,
 )
 from taskweaver_ext.roles.base.history import History
 from taskweaver_ext.roles.base.live_fields import LiveFields
+from taskweaver_ext.roles.base.model_caller import ModelCaller, ModelReply, ReplyEnd
 from taskweaver_ext.roles.base.prompts import fill, load_examples, load_prompts, reply_schema
 from taskweaver_ext.roles.base.role import USER, Memory, Role, RoleContext, RoleEntry
 from taskweaver_ext.roles.planner.planner_reply import (
     ATTACHMENTS,
     FIELDS,
     FORM_NAMES,
-    PlannerReading,
-    written,
+    PlannerReader,
+    reply_text,
 )
 
 MAX_CORRECTIONS = 3
@@ -87,19 +87,19 @@ class Planner(Role):
 
     def reply(self, memory: Memory) -> Post:
         """Say what happens next: to a worker, or to the user."""
-        with speaking(self) as post:
+        with open_post(self) as post:
             live = LiveFields(post, ATTACHMENTS, "message")
-            reading = PlannerReading(live, self._reply_form)
-            reply = self._ask(memory, post, reading)
+            reader = PlannerReader(live, self._reply_form)
+            reply = self._ask(memory, post, reader)
             try:
-                fields = self._read(reply, reading.finish(), memory)
+                fields = self._read(reply, reader.finish(), memory)
             except UnusableReplyError as problem:
                 return self._ask_again(post, reply, str(problem), memory)
-            live.settle(fields)
+            live.complete(fields)
             post.update_send_to(fields["send_to"])
             return post.end()
 
-    def _ask(self, memory: Memory, post: PostEventProxy, reading: PlannerReading) -> ModelReply:
+    def _ask(self, memory: Memory, post: PostEventProxy, reader: PlannerReader) -> ModelReply:
         rounds = memory.rounds_of(self.alias)
         head = self._head()
         schema = self._schema() if self._reply_form == "json" else None
@@ -108,10 +108,10 @@ class Planner(Role):
             messages = self._history.messages(head, rounds, self._render, post)
             room = self._history.reply_tokens
             return self._caller.ask(
-                messages, post, schema=schema, max_tokens=room, on_text=reading.feed
+                messages, post, schema=schema, max_tokens=room, on_text=reader.feed
             )
 
-        return self._history.fitting(ask)
+        return self._history.ask_until_it_fits(ask)
 
     def _read(
         self, reply: ModelReply, fields: dict[str, str] | None, memory: Memory
@@ -190,7 +190,7 @@ class Planner(Role):
                     text = f"From: {post.send_from}\nMessage: {post.message}"
                     messages.append(Message("user", text))
                 elif post.send_to != self.alias:
-                    messages.append(Message("assistant", written(post, self._reply_form)))
+                    messages.append(Message("assistant", reply_text(post, self._reply_form)))
                 elif one is rounds[-1]:
                     messages += rejected_messages(post)
             if one.state == "failed":

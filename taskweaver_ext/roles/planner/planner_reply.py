@@ -23,7 +23,7 @@ FORM_NAMES: dict[ReplyForm, str] = {"json": "json_form", "channels": "channel_fo
 _THINKING, _DECISION = "thinking", "ReactDecisionOutV2"
 
 
-class PlannerReading:
+class PlannerReader:
     """One reply as it arrives, in either form."""
 
     def __init__(self, live: LiveFields, reply_form: ReplyForm) -> None:
@@ -65,7 +65,7 @@ class PlannerReading:
                 self._live.add(piece.name, piece.text)
 
 
-def written(post: Post, reply_form: ReplyForm) -> str:
+def reply_text(post: Post, reply_form: ReplyForm) -> str:
     """Return what the model had written for a post."""
     fields = {
         name: attachment.content

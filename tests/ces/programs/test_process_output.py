@@ -28,7 +28,7 @@ class Taken:
     def take(self, _stream: StreamName, data: bytes) -> None:
         self.text.append(data)
 
-    def take_binary(self, _stream: StreamName, data: bytes) -> None:
+    def on_binary(self, _stream: StreamName, data: bytes) -> None:
         self.binary.append(data)
 
 
@@ -37,7 +37,7 @@ def feed(data: bytes, sizes: list[int], *, replaces: bool) -> Taken:
     taken = Taken()
     receiver, sender = os.pipe()
     pipe = OutputPipe(
-        ReadEnd(receiver), "stdout", taken.take, None if replaces else taken.take_binary
+        ReadEnd(receiver), "stdout", taken.take, None if replaces else taken.on_binary
     )
     start = turn = 0
     while start < len(data):

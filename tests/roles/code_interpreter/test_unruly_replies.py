@@ -15,14 +15,14 @@ from taskweaver_ext.config.settings import ReplyForm
 from taskweaver_ext.conversation import RoundId
 from taskweaver_ext.events.emitter import PostEventProxy, SessionEventEmitter
 from taskweaver_ext.llm.scripted import ScriptedModel, ScriptedReply
-from taskweaver_ext.roles.base.asking import ModelReply
 from taskweaver_ext.roles.base.correction import UnusableReplyError, reject
 from taskweaver_ext.roles.base.live_fields import LiveFields
+from taskweaver_ext.roles.base.model_caller import ModelReply
 from taskweaver_ext.roles.base.reply_json import ReplyFieldStream
-from taskweaver_ext.roles.code_interpreter.channel_form import ChannelReading
-from taskweaver_ext.roles.code_interpreter.code_generator import ReplyReading
-from taskweaver_ext.roles.code_interpreter.json_form import JsonReading
-from taskweaver_ext.roles.planner.planner_reply import ATTACHMENTS, PlannerReading
+from taskweaver_ext.roles.code_interpreter.channel_form import ChannelReader
+from taskweaver_ext.roles.code_interpreter.code_generator import ReplyReader
+from taskweaver_ext.roles.code_interpreter.json_form import JsonReader
+from taskweaver_ext.roles.planner.planner_reply import ATTACHMENTS, PlannerReader
 from tests.support.conversations import Listener, answer, code, plan
 from tests.support.growth import growth
 
@@ -51,33 +51,33 @@ def new_post() -> PostEventProxy:
 def test_a_planners_reply_is_read_or_it_is_not(text: str, size: int, form: ReplyForm) -> None:
     post = new_post()
     live = LiveFields(post, ATTACHMENTS, "message")
-    reading = PlannerReading(live, form)
+    reader = PlannerReader(live, form)
     for start in range(0, len(text), size):
-        reading.feed(text[start : start + size])
+        reader.feed(text[start : start + size])
 
-    fields = reading.finish()
+    fields = reader.finish()
 
     if fields is not None:
-        live.settle(fields)
+        live.complete(fields)
         assert post.post.message == fields.get("message", post.post.message)
     json.dumps(post.post.to_dict())
 
 
-@given(REPLIES, st.integers(1, 7), st.sampled_from([JsonReading, ChannelReading]), st.booleans())
+@given(REPLIES, st.integers(1, 7), st.sampled_from([JsonReader, ChannelReader]), st.booleans())
 @settings(max_examples=200)
 def test_a_code_interpreters_reply_is_read_or_refused(
-    text: str, size: int, kind: Callable[..., ReplyReading], is_whole: bool
+    text: str, size: int, kind: Callable[..., ReplyReader], is_whole: bool
 ) -> None:
     post = new_post()
-    reading = kind(post, ("python", "bash"))
+    reader = kind(post, ("python", "bash"))
     for start in range(0, len(text), size):
-        reading.feed(text[start : start + size])
+        reader.feed(text[start : start + size])
 
     reply = ModelReply(text, "stop") if is_whole else ModelReply(text, "broken", "It broke off.")
     try:
-        reading.finish(reply)
+        reader.finish(reply)
     except UnusableReplyError as problem:
-        reading.abandon(str(problem))
+        reader.abandon(str(problem))
         reject(post, reply, str(problem), "Reply again.")
     json.dumps(post.post.to_dict())
 

@@ -75,7 +75,7 @@ class InterruptWatch:
             os.write(self._writer, bytes((byte,)))
 
     def after_fork_in_child(self) -> None:
-        """A forked child's signals are its own affair."""
+        """Leave a forked child's signals alone."""
         signal.set_wakeup_fd(-1)
         self._writer = os.open(os.devnull, os.O_WRONLY)
 

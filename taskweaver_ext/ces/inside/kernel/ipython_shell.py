@@ -67,9 +67,9 @@ class Shell(ZMQInteractiveShell):
             self.kernel.runtime.ended_with = cell.error_in_exec
 
     async def run_code(self, *args: Any, **named: Any) -> Any:
-        """Run code of the cell: the part of an execution that an interrupt may strike.
+        """Run code of the cell: the part of an execution in which an interrupt may be raised.
 
-        Striking IPython itself it would take with it what the cell has to show.
+        Raised inside IPython itself it would lose what the cell has to show.
         """
         runtime: Any = self.kernel.runtime
         running = super().run_code(*args, **named)
@@ -83,7 +83,7 @@ class Shell(ZMQInteractiveShell):
             self._cell.error_in_exec = interrupt
             return True
         finally:
-            runtime.is_in_code = False  # before anything is called: until here it may strike
+            runtime.is_in_code = False  # before anything is called: until here it may be raised
             running.close()
 
     def _forget_what_was_shown(self) -> None:
@@ -96,7 +96,7 @@ class Shell(ZMQInteractiveShell):
         return {}
 
     def showtraceback(self, *args: Any, **named: Any) -> None:
-        """As IPython does, but for what it forgets, takes seconds to explain, or is struck by."""
+        """As IPython does, but show groups, deep recursions and interrupts as Python does."""
         _, error, trace = sys.exc_info()
         if self._is_the_end(error):
             self.kernel.runtime.is_in_code = False  # the code is over

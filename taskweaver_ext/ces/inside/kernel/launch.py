@@ -115,7 +115,7 @@ class Kernel(IPythonKernel):
     async def interrupt_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
         """Interrupt the execution that is meant; a request that comes too late does nothing."""
         meant = parent.get("metadata", {}).get("taskweaver", {}).get("ordinal")
-        with self.runtime.executions_wait():  # one that begins just now is not meant
+        with self.runtime.hold_executions():  # one that begins just now is not meant
             if meant is None or self.runtime.is_running(meant):
                 await super().interrupt_request(stream, ident, parent)
 
@@ -207,7 +207,7 @@ class KernelApp(IPKernelApp):
         return port
 
     def parse_command_line(self, argv: object = None) -> None:
-        """There is none."""
+        """Do nothing: a kernel has no command line."""
 
     def load_config_file(self, *args: object, **named: object) -> None:
         """A user's IPython configuration is not part of what code may rely on."""

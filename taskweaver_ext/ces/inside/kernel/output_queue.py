@@ -142,7 +142,7 @@ class OutputQueue:
         else:
             self._set_alarm(now + BATCH_SECONDS)
 
-    def children_may_start(self) -> None:
+    def before_child_starts(self) -> None:
         """Called before a child process starts: it must not overtake what was said before."""
         self._pipes.may_have_children = True
         self.flush()

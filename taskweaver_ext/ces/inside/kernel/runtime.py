@@ -82,7 +82,7 @@ class Runtime:
         # Also the real ones: what code writes there would overtake what was printed.
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = self.stdout, self.stderr  # type: ignore[misc, assignment]
         os.register_at_fork(
-            before=self.queue.children_may_start, after_in_child=self._after_fork_in_child
+            before=self.queue.before_child_starts, after_in_child=self._after_fork_in_child
         )
         self._settle_before(os, "_exit", lambda status: {"exit_code": status})
         self._settle_before(os, "abort", lambda: {"signal": signal.SIGABRT})
@@ -149,7 +149,7 @@ class Runtime:
         if self.is_forked_child():
             self._end_forked_child()
         self._put_back_streams()
-        self.context.announce_what_was_made()
+        self.context.announce_artifacts()
         if isinstance(ended_with := self._pop_exception(), SystemExit):
             reply = {**reply, "exit_code": self._exit_code(ended_with.code)}
         return {**reply, "usage": _usage(time.process_time() - processor_seconds)}
@@ -168,7 +168,7 @@ class Runtime:
         """Whether this execution has begun and not ended."""
         return ordinal == self._interrupt_watch.execution
 
-    def executions_wait(self) -> threading.Lock:
+    def hold_executions(self) -> threading.Lock:
         """Return a lock: while it is held, no execution begins."""
         return self._interrupt_watch.lock
 
@@ -241,7 +241,7 @@ class Runtime:
         self._interrupt_watch.after_fork_in_child()
         self.queue.after_fork_in_child()
         for stream in (self.stdout, self.stderr):
-            stream.write_to_descriptor_from_now_on()
+            stream.write_to_descriptor()
 
     def _end_forked_child(self) -> None:
         """Code forked and both processes reached the end of the cell: only one is the kernel."""
@@ -256,7 +256,7 @@ class Runtime:
     def _on_audit_event(self, event: str, args: tuple[Any, ...]) -> None:
         if event in _STARTS_A_CHILD:
             if os.getpid() == self._kernel_pid:
-                self.queue.children_may_start()
+                self.queue.before_child_starts()
         elif (
             event in _MAY_END_US
             and os.getpid() == self._kernel_pid

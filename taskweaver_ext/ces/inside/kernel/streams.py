@@ -62,7 +62,7 @@ class TextStream(io.TextIOBase):
         """Give the bytes beneath, and stay usable: there is only one standard output."""
         return self.buffer
 
-    def write_to_descriptor_from_now_on(self) -> None:
+    def write_to_descriptor(self) -> None:
         """Write to the execution's pipe instead of the queue, in a forked child."""
 
         def write(text: str) -> int:

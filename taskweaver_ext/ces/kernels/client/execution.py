@@ -125,7 +125,7 @@ class Execution(RecordedRun):
             self.result.output = self._bounded(str(bundle.get("text/plain", "")))
         number = self._artifact_count + 1
         for artifact in self._artifacts.save_images(self.id, number, bundle):
-            self._sink.count(len(bundle[artifact.mime_type]))
+            self._sink.count_elsewhere(len(bundle[artifact.mime_type]))
             self._add_artifact(artifact)
         characters = _characters_in(bundle)
         self._display_characters += characters
@@ -184,7 +184,7 @@ class Execution(RecordedRun):
                 )
             )
             return
-        self._sink.count(len(str(announcement.get("content", ""))))
+        self._sink.count_elsewhere(len(str(announcement.get("content", ""))))
         self._add_artifact(artifact)
 
     def _add_artifact(self, artifact: ExecutionArtifact) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from taskweaver_ext.ces import inside
-from taskweaver_ext.ces.execution.notices import HostNotice
-from taskweaver_ext.ces.execution.results import KernelDeath, StreamName
+from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath, StreamName
 from taskweaver_ext.ces.programs.site import ProgramSite
 
 RUNTIME_FOLDER = Path(next(iter(inside.__path__)))

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Literal, TypeAlias, assert_never
 
 from taskweaver_ext.ces.execution.events import InputRequested, InputSettled, StatusChanged
-from taskweaver_ext.ces.execution.notices import HostNotice
 from taskweaver_ext.ces.execution.results import (
     ExecutionId,
     ExecutionStatus,
+    HostNotice,
     KernelDeath,
     Notice,
     StreamName,

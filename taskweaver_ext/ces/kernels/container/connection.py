@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import zmq
 
-from taskweaver_ext.ces.execution.notices import HostNotice
+from taskweaver_ext.ces.execution.results import HostNotice
 from taskweaver_ext.ces.inside.kernel.plugin_api import ARTIFACT_MIME
 from taskweaver_ext.ces.inside.kernel.wire import CHALLENGE_BYTES, proof, receive_exactly
 from taskweaver_ext.ces.kernels.client.host import (

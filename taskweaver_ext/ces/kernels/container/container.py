@@ -8,8 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, assert_never
 
-from taskweaver_ext.ces.execution.notices import HostNotice
-from taskweaver_ext.ces.execution.results import KernelDeath
+from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath
 from taskweaver_ext.ces.kernels.client.wire import Waker
 from taskweaver_ext.ces.kernels.container.engine import (
     EngineError,

@@ -14,8 +14,7 @@ from typing import Any
 
 import zmq
 
-from taskweaver_ext.ces.execution.notices import HostNotice
-from taskweaver_ext.ces.execution.results import KernelDeath
+from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath
 from taskweaver_ext.ces.kernels.client.host import KernelConnection
 from taskweaver_ext.ces.kernels.container.connection import (
     ContainerConnection,

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from taskweaver_ext.ces.execution.notices import HostNotice
-from taskweaver_ext.ces.execution.results import KernelDeath
+from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath
 from taskweaver_ext.ces.kernels.client.wire import Waker
 from taskweaver_ext.ces.kernels.container.engine import Engine, EngineError, NotInEngineError
 from taskweaver_ext.ces.kernels.container.engine_events import ContainerChange

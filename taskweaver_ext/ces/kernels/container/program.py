@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from taskweaver_ext.ces.execution.notices import HostNotice
-from taskweaver_ext.ces.execution.results import KernelDeath
+from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath
 from taskweaver_ext.ces.inside.spawner.process_tree import ProcessSeen
 from taskweaver_ext.ces.inside.spawner.started_process import ProcessEnd
 from taskweaver_ext.ces.kernels.client.wire import Waker

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 
-from taskweaver_ext.ces.execution.notices import HostNotice
+from taskweaver_ext.ces.execution.results import HostNotice
 from taskweaver_ext.ces.kernels.container.description import INSIDE_FOLDER, cwd_inside
 from taskweaver_ext.ces.kernels.container.monitor import END_SECONDS, ContainerMonitor
 from taskweaver_ext.ces.kernels.container.prepared_container import PreparedContainer

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from taskweaver_ext.ces.execution.notices import HostNotice
+from taskweaver_ext.ces.execution.results import HostNotice
 from taskweaver_ext.ces.inside.kernel.iopub_sender import END, FRAMES
 from taskweaver_ext.ces.kernels.client.host import (
     ExecuteRequest,

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from taskweaver_ext.ces.execution.notices import HostNotice
+from taskweaver_ext.ces.execution.results import HostNotice
 from taskweaver_ext.ces.inside.kernel.wire import open_socket
 from taskweaver_ext.ces.kernels.client.host import ExecuteRequest, KernelGone
 from taskweaver_ext.ces.kernels.client.wire import Waker

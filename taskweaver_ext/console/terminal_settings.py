@@ -16,8 +16,8 @@ _STDIN = 0
 
 
 @contextlib.contextmanager
-def holding_terminal(on_suspend: Callable[[Callable[[], None]], None]) -> Iterator[None]:
-    """Keep what is typed for the next prompt, without showing it in the middle of things.
+def echo_off(on_suspend: Callable[[Callable[[], None]], None]) -> Iterator[None]:
+    """Keep what is typed for the next prompt, without showing it amid what we draw.
 
     Ctrl-C and Ctrl-Z still count. For the main thread.
 
@@ -36,8 +36,7 @@ def holding_terminal(on_suspend: Callable[[Callable[[], None]], None]) -> Iterat
     def suspend() -> None:
         _set(before)
         handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        # To this very thread, which then stops here. Where nobody could continue us, this
-        # does nothing.
+        # To this very thread, which then stops here; ignored where no shell could continue us.
         signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, handler)
         _set(quiet)
@@ -55,8 +54,8 @@ def holding_terminal(on_suspend: Callable[[Callable[[], None]], None]) -> Iterat
         _set(before)
 
 
-def suspend_all() -> None:
-    """Do what a terminal does when Ctrl-Z is pressed: also to whoever started us."""
+def suspend_process_group() -> None:
+    """Do what a terminal does when Ctrl-Z is pressed: stop our whole process group."""
     if hasattr(signal, "SIGTSTP"):
         os.kill(0, signal.SIGTSTP)
 

@@ -24,14 +24,21 @@ from taskweaver_ext.llm.chat_model import (
 )
 from taskweaver_ext.llm.model_errors import ReplyCancelledError, ReplyInterruptedError
 from taskweaver_ext.roles.base.cancellation import RoundCancelledError
-from taskweaver_ext.roles.base.endless import EndlessWatch
 from taskweaver_ext.roles.base.role import RoleContext
-from taskweaver_ext.text.surrogates import SurrogateJoiner
 
 ReplyEnd: TypeAlias = FinishReason | Literal["broken"]
 
 MODEL_THINKING = {"source": "model"}
 """The extra of attachments with what a model thought before it replied: for people only."""
+
+MAX_CHARS = 400_000
+"""More than any reply needs, thoughts included."""
+MAX_BLANK_CHARS = 10_000
+"""So much white space in a row says nothing any more."""
+MAX_REPEATED_CHARS = 20_000
+"""So long a stretch of the same few characters says nothing any more."""
+MAX_PERIOD = 200
+"""How long what is repeated may be."""
 
 _logger = logging.getLogger(__name__)
 
@@ -91,30 +98,30 @@ class ModelCaller:
         model = self.model
         self._write_prompt_log(messages, post)
         post.update_status(f"waiting for {model.name}")
-        reading = _Reading(post, on_text)
+        partial = _PartialReply(post, on_text)
         stream = model.stream(messages, schema=schema, max_tokens=max_tokens)
         with self._context.cancellation.stopping(lambda _kill: stream.cancel()):
             try:
                 with stream:
                     for event in stream:
-                        reading.receive(event)
-                        if reading.is_endless:
+                        partial.receive(event)
+                        if partial.is_runaway:
                             break  # which stops the provider
             except ReplyCancelledError as error:
                 raise RoundCancelledError("Cancelled while the model was replying.") from error
             except ReplyInterruptedError as error:
-                if not reading.text:
+                if not partial.text:
                     raise
                 _logger.warning("The model's reply is not whole: %s", error)
-                reading.problem = f"The reply broke off: {error}"
+                partial.problem = f"The reply broke off: {error}"
             finally:
-                if reading.has_begun:  # what was refused has cost nothing
-                    usage = reading.finished.usage if reading.finished else None
-                    self._context.usage.add(usage, messages, reading.text)
+                if partial.has_begun:  # what was refused has cost nothing
+                    usage = partial.finished.usage if partial.finished else None
+                    self._context.usage.add(usage, messages, partial.text)
         usage_so_far = self._context.usage.describe()
         post.update_status(usage_so_far)
         _logger.info("%s replied (%s)", model.name, usage_so_far)
-        return reading.reply()
+        return partial.reply()
 
     def _write_prompt_log(self, messages: Sequence[Message], post: PostEventProxy) -> None:
         name = f"{self._log_name}_prompt_log_{post.round_id}_{post.post.id}.json"
@@ -127,8 +134,8 @@ class ModelCaller:
             _logger.warning("The messages to the model cannot be kept in a file: %s", error)
 
 
-class _Reading:
-    """A reply as far as it has come."""
+class _PartialReply:
+    """The part of a reply that has arrived."""
 
     def __init__(self, post: PostEventProxy, on_text: Callable[[str], None] | None) -> None:
         self._post = post
@@ -136,7 +143,7 @@ class _Reading:
         self._pieces: list[str] = []
         self._joiner = SurrogateJoiner()
         self._thinking_id: str | None = None
-        self._watch = EndlessWatch()
+        self._detector = RunawayDetector()
         self.finished: Finished | None = None
         self.problem = ""
 
@@ -146,15 +153,15 @@ class _Reading:
 
     @property
     def has_begun(self) -> bool:
-        return self._watch.has_begun or self.finished is not None
+        return self._detector.has_begun or self.finished is not None
 
     @property
-    def is_endless(self) -> bool:
-        return self._watch.is_endless
+    def is_runaway(self) -> bool:
+        return self._detector.is_runaway
 
     def receive(self, event: ModelEvent) -> None:
         if isinstance(event, TextDelta | ThinkingDelta):
-            self._watch.feed(event.text)
+            self._detector.feed(event.text)
         match event:
             case TextDelta():
                 self._end_thinking()
@@ -179,7 +186,7 @@ class _Reading:
                     _logger.warning("The model's provider: %s", notice)
 
     def reply(self) -> ModelReply:
-        if self.is_endless:
+        if self.is_runaway:
             return ModelReply(self.text, "length", "The reply did not end. Be much shorter.")
         if self.problem or self.finished is None:
             return ModelReply(self.text, "broken", self.problem or "The reply has no end.")
@@ -206,3 +213,77 @@ class _Reading:
         if self._thinking_id is not None:
             self._think(self._joiner.close(), is_end=True)
             self._thinking_id = None
+
+
+class RunawayDetector:
+    """Notice a reply that will never end, or that only repeats itself.
+
+    Providers end replies at `max_tokens`; those that do not, and models on one's own
+    machine, can go on for hours.
+    """
+
+    def __init__(self) -> None:
+        self._chars = 0
+        self._blank_chars = 0
+        self._stretch: list[str] = []
+        self._stretch_chars = 0
+        self._is_repeating = False
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything has come."""
+        return self._chars > 0
+
+    @property
+    def is_runaway(self) -> bool:
+        """Whether it is time to stop."""
+        return self._chars > MAX_CHARS or self._blank_chars > MAX_BLANK_CHARS or self._is_repeating
+
+    def feed(self, text: str) -> None:
+        """Take the next piece."""
+        self._chars += len(text)
+        blank = len(text) - len(text.rstrip())
+        self._blank_chars = blank + (self._blank_chars if blank == len(text) else 0)
+        self._stretch.append(text)
+        self._stretch_chars += len(text)
+        if self._stretch_chars >= MAX_REPEATED_CHARS:
+            self._is_repeating = _repeats_itself("".join(self._stretch))
+            self._stretch, self._stretch_chars = [], 0
+
+
+class SurrogateJoiner:
+    """Join surrogate pairs that were cut in two between pieces of a text.
+
+    JSON can carry one half of a pair at a time, and some servers cut a reply there. A
+    half without its other one cannot be stored or sent: it becomes U+FFFD.
+    """
+
+    def __init__(self) -> None:
+        self._half = ""
+
+    def feed(self, text: str) -> str:
+        """Return the next piece; the first half of a pair waits for the second."""
+        text, self._half = self._half + text, ""
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            text, self._half = text[:-1], text[-1]
+        return _mended(text)
+
+    def close(self) -> str:
+        """Return U+FFFD for a half that still waits; the text has ended."""
+        text, self._half = self._half, ""
+        return _mended(text)
+
+
+def _repeats_itself(stretch: str) -> bool:
+    period = (stretch + stretch[:MAX_PERIOD]).find(stretch[:MAX_PERIOD], 1)
+    if not 0 < period <= MAX_PERIOD:
+        return False
+    return stretch[period:] == stretch[:-period]
+
+
+def _mended(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

@@ -1,8 +1,8 @@
 """What code writes after its end, as rows under frames of their own.
 
 Threads and background jobs outlive the code that started them. What they write then comes
-while a prompt waits or other code runs; its frame looks different from theirs, and says
-whose output it is.
+while a prompt waits or other code runs; its frame looks different from theirs, and names
+the execution.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _TITLE_CELLS = 50
 NewBlock: TypeAlias = Callable[[Mapping[StreamName, str]], OutputBlock]
 
 
-class LateOutput:
-    """The late output of the executions of one session."""
+class LateOutputView:
+    """The late output of the executions of one session, as rows."""
 
     def __init__(self, painter: Painter, new_block: NewBlock) -> None:
         """Begin with nothing.
@@ -48,7 +48,7 @@ class LateOutput:
             self._blocks.pop(oldest, None)
 
     def end_frame(self) -> None:
-        """Something else is shown: what comes next says again whose it is."""
+        """Something else is shown: the next late output begins with a new head."""
         self._current = None
 
     def rows(self, post_id: PostId, width: int, stream: StreamName, text: str) -> list[str]:

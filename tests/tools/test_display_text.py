@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskweaver_ext.text.json_tree import MAX_DEPTH, json_tree
+from taskweaver_ext.tools.display_text import MAX_TREE_DEPTH, json_tree
 
 
 def test_each_key_and_item_has_a_line() -> None:
@@ -36,5 +36,5 @@ def test_what_is_too_much_is_cut_and_says_so() -> None:
         "  [1]: 1",
         "…",
     ]
-    assert len(json_tree(deep).splitlines()) == MAX_DEPTH + 1
+    assert len(json_tree(deep).splitlines()) == MAX_TREE_DEPTH + 1
     assert json_tree("x" * 10_000).endswith("… (10,002 characters)")
