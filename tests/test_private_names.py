@@ -32,7 +32,6 @@ STILL_LOOK_INSIDE = {
     "tests/ces/kernels/container/test_programs.py": "the programs beside a kernel",
     "tests/ces/kernels/gateway/test_others.py": "the id of a kernel, requests that are lost",
     "tests/ces/kernels/local/test_zygote.py": "spare kernels",
-    "tests/ces/sessions/test_turns.py": "the line of those who wait",
 }
 """Files that are not mended yet, and what they look at."""
 
