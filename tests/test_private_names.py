@@ -28,15 +28,10 @@ TAKE_A_NAME = {"attrgetter", "delattr", "getattr", "hasattr", "object", "patch",
 SELF = "self"
 
 STILL_LOOK_INSIDE = {
-    "tests/ces/environment/test_keeping.py": "starts that fail, turns",
-    "tests/ces/environment/test_sessions.py": "the host's folder",
-    "tests/ces/environment/test_streaming.py": "the folder of outputs",
     "tests/ces/kernels/container/test_limits.py": "limits that are left out",
     "tests/ces/kernels/container/test_programs.py": "the programs beside a kernel",
     "tests/ces/kernels/gateway/test_others.py": "the id of a kernel, requests that are lost",
     "tests/ces/kernels/local/test_zygote.py": "spare kernels",
-    "tests/ces/sessions/test_turns.py": "the line of those who wait",
-    "tests/session/test_end.py": "the roles of a session",
 }
 """Files that are not mended yet, and what they look at."""
 

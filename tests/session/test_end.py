@@ -1,8 +1,8 @@
-"""How sessions and applications end, also when those who hear of it end them."""
+"""How sessions and applications end, also when their handlers and roles end them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -11,6 +11,7 @@ import pytest
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.types import PostEventType, SessionEventType, TaskWeaverEvent
+from taskweaver_ext.llm.chat_model import Message
 from taskweaver_ext.llm.scripted import ScriptedModel
 from taskweaver_ext.session import turns as session_turns
 from taskweaver_ext.session.session import Session
@@ -22,7 +23,7 @@ FOR_EVER = "import time\nfor n in range(100_000):\n    print(n)\n    time.sleep(
 
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for itself waits longer than any test."""
+    """A thread that waits for itself waits longer than any test."""
     monkeypatch.setattr(session_turns, "STOP_SECONDS", 10 * LIMIT_SECONDS)
 
 
@@ -103,10 +104,8 @@ ROLES = """
 from taskweaver_ext import Role
 
 class Stopper(Role):
-    stop = None
-
     def reply(self, memory):
-        Stopper.stop()
+        self.context.find_model("").stream([])  # its script stops the session
         post = self.context.emitter.create_post_proxy(self.alias)
         post.update_send_to("User")
         return post.end()
@@ -140,15 +139,19 @@ def _session_with(app: TaskWeaverApp, project: Path, role: str) -> Session:
 
 
 def test_a_role_may_stop_its_session(tmp_path: Path) -> None:
-    with TaskWeaverApp(tmp_path, {"session.roles": ["own"]}) as app:
+    def stop(_messages: Sequence[Message]) -> str:
+        session.stop()
+        return ""
+
+    model = ScriptedModel([stop])
+    with TaskWeaverApp(tmp_path, {"session.roles": ["own"]}, model=model) as app:
         session = _session_with(app, tmp_path, "Stopper")
-        [role] = session._roles.values()
-        type(role).stop = session.stop  # type: ignore[attr-defined]  # of the class above
         everything = Listener()
         session.emitter.register(everything)
 
         Background(lambda: session.send_message("go")).result()
 
+    assert model.requests == [()]
     assert everything.events[-1].t is SessionEventType.session_end
 
 

@@ -16,8 +16,8 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution import recorded_run
 from taskweaver_ext.ces.execution.events import ExecutionEvent, ExecutionFinished, OutputProduced
 from taskweaver_ext.ces.execution.results import ExecutionStatus
-from taskweaver_ext.ces.kernels.client.host import StartedKernel
-from taskweaver_ext.ces.kernels.modes import KernelSource
+from taskweaver_ext.ces.kernels.client.host import KernelConnection
+from taskweaver_ext.ces.kernels.local.host import LocalKernelHost
 from taskweaver_ext.tools.display_text import (
     ImageOutput,
     JsonOutput,
@@ -511,16 +511,16 @@ def test_a_session_that_is_ended_while_its_kernel_starts_leaves_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Environment(tmp_path) as environment, PythonTool(environment, cwd=tmp_path) as tool:
-        start = KernelSource.start
+        start = LocalKernelHost.start
 
-        def end_while_starting(source: KernelSource, session_id: str, cwd: Path) -> StartedKernel:
-            kernel = start(source, session_id, cwd)
+        def end_while_starting(host: LocalKernelHost) -> KernelConnection:
+            connection = start(host)
             ending = threading.Thread(target=tool.end_session, args=("default",))
             ending.start()
             wait_until(lambda: environment.sessions() == [])
-            return kernel
+            return connection
 
-        monkeypatch.setattr(KernelSource, "start", end_while_starting)
+        monkeypatch.setattr(LocalKernelHost, "start", end_while_starting)
         result = tool.run(["1"])
 
         assert "has been stopped" in result.text

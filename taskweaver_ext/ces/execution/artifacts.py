@@ -19,8 +19,9 @@ from taskweaver_ext.ces.execution.results import ExecutionArtifact, ExecutionId
 
 IMAGE_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif",
                   "image/webp": ".webp", "image/svg+xml": ".svg"}  # fmt: skip
+MAX_CONTENT_BYTES = 64 << 20
+"""Of a file that code announces with its content; a larger one is not kept."""
 
-_MAX_CONTENT_BYTES = 64 << 20
 _MAX_TEXT_CHARACTERS = 1000
 """Of a name or a preview; the contents are in the file."""
 
@@ -82,7 +83,7 @@ class ArtifactStore:
             content = base64.b64decode(str(announcement["content"]), validate=True)
         except binascii.Error:
             return None
-        if len(content) > _MAX_CONTENT_BYTES:
+        if len(content) > MAX_CONTENT_BYTES:
             return None
         return self._write(f"{_plain(file_id)}_{_plain(name)}", content)
 

@@ -7,10 +7,10 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -18,7 +18,8 @@ import pytest
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
-from taskweaver_ext.ces.kernels.client.host import StartedKernel
+from taskweaver_ext.ces.kernels.client.host import KernelConnection
+from taskweaver_ext.ces.kernels.local.host import LocalKernelHost
 from taskweaver_ext.ces.sessions import kernel_pool as kernel_pool
 from taskweaver_ext.ces.sessions.kernel_pool import KernelPool
 from taskweaver_ext.errors import KernelStartError, SessionError
@@ -154,22 +155,27 @@ def test_waiting_for_a_busy_kernel_has_an_end(
     assert "All 1 kernels have been busy" in str(errors[0])
 
 
-def _is_in_use(environment: Environment, session: str) -> bool:
-    return environment._session(session)._turns.is_taken
-
-
 @pytest.mark.parametrize("ends", ["interrupt", "stop_session"])
-def test_who_waits_for_a_kernel_may_give_up(ends: str, tmp_path: Path) -> None:
+def test_a_caller_that_waits_for_a_kernel_may_give_up(
+    ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Environment(tmp_path, max_kernels=1) as environment, ThreadPoolExecutor(2) as pool:
         for name in ("patient", "a", "b"):
             environment.start_session(name)
         waiting: dict[str, Future[ExecutionResult]] = {}
         outcomes: list[object] = []
+        start: Any = KernelPool.start
+        asked = threading.Semaphore(0)
+
+        def note_and_start(kernels: KernelPool, *arguments: object) -> object:
+            asked.release()
+            return start(kernels, *arguments)
 
         def wait_in_vain(_stream: str, _text: str) -> None:
+            monkeypatch.setattr(KernelPool, "start", note_and_start)
             for name in ("patient", "a"):  # one behind the other
                 waiting[name] = pool.submit(environment.execute_code, name, "1")
-                wait_until(partial(_is_in_use, environment, name))
+                assert asked.acquire(timeout=LIMIT_SECONDS)
             getattr(environment, ends)("a")
             try:
                 outcomes.append(waiting["a"].result(LIMIT_SECONDS).status)
@@ -242,15 +248,15 @@ def test_out_of_resources_puts_idle_kernels_away_and_tries_again(
 ) -> None:
     with Environment(tmp_path) as environment:
         environment.start_session("a")
-        plain: Callable[[str, Path], StartedKernel] = environment._source.start
+        start = LocalKernelHost.start
         failures = [error]
 
-        def fail_once(session_id: str, cwd: Path) -> StartedKernel:
+        def fail_once(host: LocalKernelHost) -> KernelConnection:
             if failures:
                 raise failures.pop()
-            return plain(session_id, cwd)
+            return start(host)
 
-        monkeypatch.setattr(environment._source, "start", fail_once)
+        monkeypatch.setattr(LocalKernelHost, "start", fail_once)
         environment.start_session("b")
 
         notice = run(environment, "1", session="a").result.notices[0]
@@ -303,13 +309,13 @@ def test_an_interrupt_while_a_kernel_starts_again_is_made_good(
     with Environment(tmp_path, max_kernels=1) as environment:
         for name in ("a", "b"):
             environment.start_session(name)
-        plain = environment._source.start
+        start = LocalKernelHost.start
 
-        def be_interrupted(session_id: str, cwd: Path) -> StartedKernel:
-            environment.interrupt(session_id)
-            return plain(session_id, cwd)
+        def be_interrupted(host: LocalKernelHost) -> KernelConnection:
+            environment.interrupt("a")
+            return start(host)
 
-        monkeypatch.setattr(environment._source, "start", be_interrupted)
+        monkeypatch.setattr(LocalKernelHost, "start", be_interrupted)
         result = environment.execute_code("a", "import time; time.sleep(1000)", timeout=30)
         after = environment.execute_code("a", "6 * 7")
 
@@ -323,11 +329,9 @@ def test_a_start_that_failed_is_told_by_the_next_that_does_not(
     with Environment(tmp_path, max_kernels=1) as environment:
         environment.start_session("a")
 
-        def fail(_session_id: str, _cwd: Path) -> StartedKernel:
-            raise KernelStartError("no luck")
-
         with monkeypatch.context() as patches:
-            patches.setattr(environment._source, "start", fail)
+            no_luck = Mock(side_effect=KernelStartError("no luck"))
+            patches.setattr(LocalKernelHost, "start", no_luck)
             with pytest.raises(KernelStartError):
                 environment.restart_session("a")
         assert [session.state for session in environment.sessions()] == ["put_away"]
@@ -343,20 +347,19 @@ def test_a_session_may_be_stopped_while_its_kernel_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Environment(tmp_path) as environment:
-        plain = environment._source.start
-        stopping: list[threading.Thread] = []
+        start = LocalKernelHost.start
+        stopping = threading.Thread(target=environment.stop_session, args=("a",))
 
-        def be_stopped(session_id: str, cwd: Path) -> StartedKernel:
-            kernel = plain(session_id, cwd)
-            stopping.append(threading.Thread(target=environment.stop_session, args=(session_id,)))
-            stopping[0].start()
+        def be_stopped(host: LocalKernelHost) -> KernelConnection:
+            connection = start(host)
+            stopping.start()
             wait_until(lambda: not environment.sessions())
-            return kernel
+            return connection
 
-        monkeypatch.setattr(environment._source, "start", be_stopped)
+        monkeypatch.setattr(LocalKernelHost, "start", be_stopped)
         with pytest.raises(SessionError, match="has been stopped"):
             environment.start_session("a")
-        stopping[0].join()
+        stopping.join()
 
 
 def test_many_sessions_come_and_go_on_a_few_kernels(tmp_path: Path) -> None:

@@ -251,12 +251,13 @@ for pid in (os.getpid(), os.getppid()):
 @pytest.mark.local_only("looks at the files of a local kernel")
 def test_files_are_readable_by_their_owner_only(environment: Environment, tmp_path: Path) -> None:
     environment.execute_code("s1", "print('x' * 3_000_000)", exec_id="big")
-    host_folder = environment._session("s1")._kernel.get()[0].host._folder  # type: ignore[attr-defined]
+    connection = run(environment, "import ipykernel; print(ipykernel.get_connection_file())").text()
+    connection_file = Path(connection.strip())
 
     session = tmp_path / "session"
-    for folder in (host_folder, session, session / "ces", session / "cwd"):
+    for folder in (connection_file.parent, session, session / "ces", session / "cwd"):
         assert folder.stat().st_mode & 0o077 == 0
-    for file in (host_folder / "connection.json", session / "ces" / "output" / "big.stdout"):
+    for file in (connection_file, session / "ces" / "output" / "big.stdout"):
         assert file.stat().st_mode & 0o077 == 0
 
 

@@ -148,7 +148,9 @@ for i in range(10_000):
     assert lines == [(s, str(i)) for i in range(10_000) for s in ("stdout", "stderr")]
 
 
-def test_a_slow_callback_hears_streams_in_order_from_the_record(environment: Environment) -> None:
+def test_a_slow_callback_hears_streams_in_order_from_the_record(
+    environment: Environment, tmp_path: Path
+) -> None:
     code = """
 import sys
 for i in range(300):
@@ -162,7 +164,7 @@ for i in range(300):
             first.set()
             wait_until(lambda: len(list(outputs.glob("*.stderr"))) == 1)
 
-    outputs = environment._session("s1")._folder.outputs
+    outputs = tmp_path / "session" / "ces" / "output"
     heard = run(environment, code, on_output=be_late_once)
 
     marks = [line[:4] for _, text in heard.pieces for line in text.splitlines() if line[0] in "oe"]

@@ -41,7 +41,7 @@ def test_names_that_mean_something_to_a_path_do_not(store: ArtifactStore, tmp_pa
 def test_a_content_that_is_too_large_or_garbled_is_refused(
     store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(artifacts, "_MAX_CONTENT_BYTES", 3)
+    monkeypatch.setattr(artifacts, "MAX_CONTENT_BYTES", 3)
 
     assert store.accept(announced(b"1234")) is None
     assert store.accept(announced("no base64!")) is None

@@ -1,4 +1,4 @@
-"""Who uses a session's kernel when, and whom interrupts and restarts are meant for."""
+"""Which thread uses a session's kernel when, and what interrupts and restarts are meant for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.executors import ExecutorRegistry
 from taskweaver_ext.ces.sessions.kernel_session import TURN_SECONDS
-from taskweaver_ext.ces.sessions.turns import Purpose
+from taskweaver_ext.ces.sessions.turns import Place, Purpose, Turns
 from taskweaver_ext.errors import KernelStartError, SessionError
 from tests.support.executions import LIMIT_SECONDS, wait_until
 
@@ -47,13 +47,39 @@ class SlowPython:
         return self._starts.read_text().count("\n") if self._starts.exists() else 0
 
 
+class Line:
+    """The places that wait for their turn now."""
+
+    def __init__(self) -> None:
+        self.places: list[Place] = []
+
+    def count(self, purpose: Purpose) -> int:
+        return sum(place.purpose == purpose for place in tuple(self.places))
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> Line:
+    line = Line()
+    plain_wait = Turns.wait
+
+    def wait(turns: Turns, place: Place, seconds: float | None = None) -> bool:
+        line.places.append(place)
+        try:
+            return plain_wait(turns, place, seconds)
+        finally:
+            line.places.remove(place)
+
+    monkeypatch.setattr(Turns, "wait", wait)
+    return line
+
+
 @pytest.fixture
 def slow_python(tmp_path: Path) -> SlowPython:
     return SlowPython(tmp_path)
 
 
 def test_an_interrupt_while_the_first_kernel_starts_cancels_what_waits_for_it(
-    tmp_path: Path, slow_python: SlowPython
+    tmp_path: Path, slow_python: SlowPython, line: Line
 ) -> None:
     with (
         Environment(tmp_path / "env", python=slow_python.path, warm_start=False) as environment,
@@ -61,9 +87,7 @@ def test_an_interrupt_while_the_first_kernel_starts_cancels_what_waits_for_it(
         ThreadPoolExecutor() as threads,
     ):
         execution = threads.submit(registry.get("python").execute, "x = 1")
-        wait_until(
-            lambda: environment.has_session("s1") and _waiting(environment, "execution") == 1
-        )
+        wait_until(lambda: line.count("execution") == 1)
         registry.interrupt()
         result = execution.result(LIMIT_SECONDS)  # the kernel has not even started
         slow_python.open_gate()
@@ -75,22 +99,24 @@ def test_an_interrupt_while_the_first_kernel_starts_cancels_what_waits_for_it(
     assert slow_python.starts == 1  # its start went on
 
 
-def test_an_interrupt_is_for_what_runs_not_for_what_waits(environment: Environment) -> None:
+def test_an_interrupt_is_for_what_runs_not_for_what_waits(
+    environment: Environment, line: Line
+) -> None:
     with ThreadPoolExecutor() as threads:
         running = _execute_endless(threads, environment)
         waiting = threads.submit(environment.execute_code, "s1", "print('waited')")
-        wait_until(lambda: _waiting(environment, "execution") == 1)
+        wait_until(lambda: line.count("execution") == 1)
         environment.interrupt("s1")
 
         assert running.result(LIMIT_SECONDS).status is ExecutionStatus.CANCELLED
         assert waiting.result(LIMIT_SECONDS).stdout == ["waited\n"]
 
 
-def test_a_restart_does_not_wait_for_what_waits(environment: Environment) -> None:
+def test_a_restart_does_not_wait_for_what_waits(environment: Environment, line: Line) -> None:
     with ThreadPoolExecutor() as threads:
         running = _execute_endless(threads, environment)
         waiting = threads.submit(environment.execute_code, "s1", ENDLESS, timeout=LIMIT_SECONDS)
-        wait_until(lambda: _waiting(environment, "execution") == 1)
+        wait_until(lambda: line.count("execution") == 1)
         environment.restart_session("s1")
         wait_until(lambda: _interrupted(environment, waiting))
 
@@ -109,7 +135,7 @@ def test_a_restart_does_not_wait_for_what_waits(environment: Environment) -> Non
     ids=["for the kernel", "to load a plugin", "to look into it"],
 )
 def test_an_interrupt_ends_the_waiting_and_not_the_start_of_the_kernel(
-    tmp_path: Path, slow_python: SlowPython, wait: Callable[[Environment], object]
+    tmp_path: Path, slow_python: SlowPython, wait: Callable[[Environment], object], line: Line
 ) -> None:
     with (
         Environment(tmp_path / "env", python=slow_python.path, warm_start=False) as environment,
@@ -117,7 +143,7 @@ def test_an_interrupt_ends_the_waiting_and_not_the_start_of_the_kernel(
     ):
         environment.start_session("s1", wait=False)
         waiting = threads.submit(wait, environment)
-        wait_until(lambda: _waiting(environment, "preparation") == 1)
+        wait_until(lambda: line.count("preparation") == 1)
         environment.interrupt("s1")
 
         with pytest.raises(SessionError, match="Interrupted while it waited"):
@@ -130,7 +156,7 @@ def test_an_interrupt_ends_the_waiting_and_not_the_start_of_the_kernel(
 
 
 def test_a_restart_cancels_code_whose_kernel_is_starting(
-    tmp_path: Path, slow_python: SlowPython
+    tmp_path: Path, slow_python: SlowPython, line: Line
 ) -> None:
     slow_python.open_gate()
     with (
@@ -143,7 +169,7 @@ def test_a_restart_cancels_code_whose_kernel_is_starting(
         execution = threads.submit(environment.execute_code, "s1", ENDLESS, timeout=LIMIT_SECONDS)
         wait_until(lambda: slow_python.starts == 2)
         restart = threads.submit(environment.restart_session, "s1")
-        wait_until(lambda: _waiting(environment, "upkeep") == 1)
+        wait_until(lambda: line.count("upkeep") == 1)
         slow_python.open_gate()
 
         restart.result(LIMIT_SECONDS)
@@ -152,7 +178,9 @@ def test_a_restart_cancels_code_whose_kernel_is_starting(
         assert environment.execute_code("s1", "print('on')").stdout == ["on\n"]
 
 
-def test_a_start_that_fails_meanwhile_is_told_once_to_who_waits(tmp_path: Path) -> None:
+def test_a_start_that_fails_meanwhile_is_told_once_to_a_caller_that_waits(
+    tmp_path: Path, line: Line
+) -> None:
     python = SlowPython(tmp_path, then="exit 3")
     with (
         Environment(tmp_path / "env", python=python.path, warm_start=False) as environment,
@@ -160,7 +188,7 @@ def test_a_start_that_fails_meanwhile_is_told_once_to_who_waits(tmp_path: Path) 
     ):
         environment.start_session("s1", wait=False)
         waiting = threads.submit(environment.execute_code, "s1", "1")
-        wait_until(lambda: _waiting(environment, "execution") == 1)
+        wait_until(lambda: line.count("execution") == 1)
         python.open_gate()
         with pytest.raises(KernelStartError):
             waiting.result(LIMIT_SECONDS)
@@ -195,12 +223,6 @@ def _execute_endless(
     )
     assert has_begun.wait(LIMIT_SECONDS)
     return running
-
-
-def _waiting(environment: Environment, purpose: Purpose) -> int:
-    """How many wait for their turn."""
-    line = tuple(environment._session("s1")._turns._line)
-    return sum(place.purpose == purpose for place in line)
 
 
 def _interrupted(environment: Environment, execution: Future[ExecutionResult]) -> bool:

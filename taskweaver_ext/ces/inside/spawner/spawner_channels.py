@@ -22,6 +22,8 @@ from .json_frames import pack_frame, read_frames
 
 CONTROL = "control".ljust(32)
 """What the first connection calls itself; those for streams have names of the same length."""
+MAX_ENDED_COPIES = 100
+"""So many streams that have ended can still be asked about."""
 
 _READ_BYTES = 1 << 18
 _MAX_DESCRIPTORS = 8
@@ -29,8 +31,6 @@ _PROOF_SECONDS = 1.0
 _STREAM_SECONDS = 10.0
 _RETRY_SECONDS = 0.1
 _MAX_REFUSED = 100
-_MAX_ENDED_COPIES = 100
-"""So many streams that have ended can still be asked about."""
 
 
 class FolderChannel:
@@ -165,7 +165,7 @@ class PortChannel:
     def _keep(self, name: str, copying: Copying) -> None:
         """Remember a stream that the client may ask about, even after its end."""
         ended = [name for name, copying in self._copies.items() if copying.has_ended]
-        for forgotten in ended[:-_MAX_ENDED_COPIES]:
+        for forgotten in ended[:-MAX_ENDED_COPIES]:
             del self._copies[forgotten]
         self._copies[name] = copying
 

@@ -117,7 +117,7 @@ def test_a_pipe_whose_name_is_taken_closes_its_connection(channel: PortChannel, 
 def test_only_so_many_streams_are_remembered(
     channel: PortChannel, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskweaver_ext.ces.inside.spawner.spawner_channels._MAX_ENDED_COPIES", 2)
+    monkeypatch.setattr("taskweaver_ext.ces.inside.spawner.spawner_channels.MAX_ENDED_COPIES", 2)
     names = [f"stream {number}".ljust(32) for number in range(5)]
     for name in names:
         with contextlib.ExitStack() as stack:
