@@ -6,29 +6,13 @@ lines wherever a line ends close to it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import AnyStr, Literal
 
 _SHORTEST_MARKER = "[...]"
 _LONGEST_UTF8_CHARACTER = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shortened:
-    """A text made to fit, with a marker line where something was left out."""
-
-    text: str
-    omitted_chars: int = 0
-    omitted_lines: int = 0
-    """Whole lines only: of a line that was cut, a part is still there."""
-
-    @property
-    def is_shortened(self) -> bool:
-        """Whether anything is missing."""
-        return self.omitted_chars > 0
-
-
-def shorten_middle(text: str, max_chars: int, *, where: str = "") -> Shortened:
+def shorten_middle(text: str, max_chars: int, *, where: str = "") -> str:
     """Return `text` in at most `max_chars` characters, by leaving out its middle.
 
     Args:
@@ -37,22 +21,21 @@ def shorten_middle(text: str, max_chars: int, *, where: str = "") -> Shortened:
     """
     max_chars = max(0, max_chars)
     if len(text) <= max_chars:
-        return Shortened(text=text)
+        return text
     newlines = text.count("\n")
     place = _fitting_place(len(text), newlines, where, max_chars // 2)
     room = max_chars - len(f"\n{_marker(len(text), newlines, place)}\n")
     if room < 2:  # not even one character on either side
-        marker = _SHORTEST_MARKER[:max_chars]
-        return Shortened(text=marker, omitted_chars=len(text), omitted_lines=len(_lines(text)))
+        return _SHORTEST_MARKER[:max_chars]
 
     head_end = _last_line_end(text, "\n", room - room // 2)
     tail_start = _first_line_start(text, "\n", len(text) - (room - head_end))
     omitted = text[head_end:tail_start]
     is_line_cut = text[head_end - 1] != "\n"
-    omitted_lines = max(0, omitted.count("\n") - is_line_cut)
+    omitted_lines = max(0, omitted.count("\n") - is_line_cut)  # whole ones only
     marker = _marker(len(omitted), omitted_lines, place)
-    pieces = (text[:head_end], "\n" if is_line_cut else "", marker, "\n", text[tail_start:])
-    return Shortened(text="".join(pieces), omitted_chars=len(omitted), omitted_lines=omitted_lines)
+    line_end = "\n" if is_line_cut else ""
+    return f"{text[:head_end]}{line_end}{marker}\n{text[tail_start:]}"
 
 
 def left_out_marker(
@@ -142,7 +125,3 @@ def _marker(chars: int, lines: int, place: str | None) -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def _lines(text: str) -> list[str]:
-    return text.removesuffix("\n").split("\n") if text else []

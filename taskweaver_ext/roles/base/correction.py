@@ -34,7 +34,7 @@ def open_post(role: Role) -> Iterator[PostEventProxy]:
 def reject(post: PostEventProxy, reply: ModelReply, problem: str, advice: str) -> None:
     """Let a post hold a reply that cannot be used and what is wrong with it, and nothing else."""
     post.error(problem)
-    quoted = shorten_middle(reply.text, MAX_QUOTED_CHARS).text
+    quoted = shorten_middle(reply.text, MAX_QUOTED_CHARS)
     post.update_attachment(quoted, AttachmentType.invalid_response)
     if reply.end != "broken":  # for which the model can do nothing: it is asked the same again
         post.update_attachment(f"{problem} {advice}", AttachmentType.revise_message)

@@ -136,7 +136,7 @@ class History:
         room = self._room_tokens * CHARACTERS_PER_TOKEN // 2
         request = [
             Message("system", _SUMMARISE),
-            Message("user", shorten_middle(text, room).text),
+            Message("user", shorten_middle(text, room)),
         ]
         try:
             reply = self._caller.ask(request, post, max_tokens=SHORT_REPLY_TOKENS)
@@ -147,14 +147,14 @@ class History:
         if not reply.text.strip():
             self._leave_out(old)
             return
-        self._summary = shorten_middle(reply.text.strip(), room // 4).text
+        self._summary = shorten_middle(reply.text.strip(), room // 4)
         self._covered.update(one.id for one in old)
 
     def _leave_out(self, rounds: Sequence[Round]) -> None:
         self._covered.update(one.id for one in rounds)
-        queries = "; ".join(shorten_middle(one.user_query, 80).text for one in rounds)
+        queries = "; ".join(shorten_middle(one.user_query, 80) for one in rounds)
         notice = f"[{len(rounds)} earlier rounds are left out for want of room: {queries}]"
-        self._summary = shorten_middle(f"{self._summary}\n{notice}".strip(), 4000).text
+        self._summary = shorten_middle(f"{self._summary}\n{notice}".strip(), 4000)
 
     def _shortened(self, messages: list[Message], first: int) -> list[Message]:
         """Halve the longest message until all fit, or none can be shortened any more."""
@@ -163,6 +163,6 @@ class History:
             length = len(messages[index].content)
             if length <= MIN_MESSAGE_CHARS:
                 break
-            text = shorten_middle(messages[index].content, length // 2).text
+            text = shorten_middle(messages[index].content, length // 2)
             messages[index] = Message(messages[index].role, text)
         return messages

@@ -42,7 +42,7 @@ def describe_result(
     for index, (title, text, where) in enumerate(present):
         # Each section may use an equal share of what those before it have left.
         share = room // (len(present) - index)
-        shortened = shorten_middle(text, share, where=where).text
+        shortened = shorten_middle(text, share, where=where)
         room -= len(shortened)
         lines.append(f"{title}:\n{shortened}")
     lines += _describe_files(result.artifact, check)

@@ -200,10 +200,9 @@ class Execution(RecordedRun):
 
     def _bounded(self, text: str) -> str:
         """A text of the result; one that is too long loses its middle, which is noted."""
-        shortened = shorten_middle(text, _MAX_TEXT_CHARACTERS)
-        if shortened.is_shortened:
+        if len(text) > _MAX_TEXT_CHARACTERS:
             self._note_once("A value or an error was too long for the result and was shortened.")
-        return shortened.text
+        return shorten_middle(text, _MAX_TEXT_CHARACTERS)
 
     def _note_once(self, message: str) -> None:
         notice = Notice(kind="truncated", message=message)
