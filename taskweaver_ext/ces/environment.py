@@ -39,7 +39,8 @@ from taskweaver_ext.ces.kernels.modes import (
 )
 from taskweaver_ext.ces.programs.site import ProgramSite
 from taskweaver_ext.ces.sessions.kernel_pool import KernelPool
-from taskweaver_ext.ces.sessions.kernel_session import MAX_DEATHS_IN_A_ROW, KernelSession
+from taskweaver_ext.ces.sessions.kernel_session import KernelSession
+from taskweaver_ext.ces.sessions.kernel_supervisor import MAX_DEATHS_IN_A_ROW
 from taskweaver_ext.ces.sessions.session_folder import SessionFolder, refuse_to_share
 from taskweaver_ext.ces.sessions.session_info import SessionInfo
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
@@ -191,7 +192,6 @@ class Environment(Closeable):
                     f"Session {session_id!r} is running already. Use it, or stop it first."
                 )
             self._sessions[session_id] = session
-        self._pool.add(session)
         if not wait:
             session.start_meanwhile()
             return
@@ -201,7 +201,6 @@ class Environment(Closeable):
             with self._lock:
                 if self._sessions.get(session_id) is session:  # it was not stopped meanwhile
                     del self._sessions[session_id]
-            self._pool.remove(session)
             session.stop()
             raise
 
@@ -293,10 +292,7 @@ class Environment(Closeable):
         session = self._session(session_id)
         with self._lock:
             self._sessions.pop(session_id, None)
-        try:
-            session.stop()
-        finally:
-            self._pool.remove(session)  # only now: its kernel counted until it was gone
+        session.stop()
 
     def sessions(self) -> list[SessionInfo]:
         """What can be seen of all sessions now, in the order they were started."""

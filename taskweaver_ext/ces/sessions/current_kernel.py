@@ -140,12 +140,6 @@ class CurrentKernel:
             if (record := self._record) is not None:
                 record.end_use()
 
-    @property
-    def runs_programs(self) -> bool:
-        """Whether somebody uses the place beside the kernel where programs run."""
-        with self._lock:
-            return self._program_count > 0
-
     def begin_programs(self) -> ProgramSite | None:
         """Where programs run beside the kernel, if there is such a place and it has not ended.
 

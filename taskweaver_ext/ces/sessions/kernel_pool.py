@@ -1,19 +1,20 @@
-"""Keep the number of kernels bounded, and put away those that nobody has used for a while.
+"""Keep the number of kernels bounded, and put away those that have been idle for a while.
 
 A session whose kernel was put away goes on existing: its next execution
 starts a fresh one and says that variables are gone. A busy kernel is never
-put away; who needs one while all are busy waits, until it gives up.
+put away; a session that needs one while all are busy waits, until it gives up.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.errors import ConfigError, KernelStartError, SessionError
@@ -36,26 +37,42 @@ class KernelNotWantedError(SessionError):
     """The session was stopped, or its execution interrupted, while it waited for a kernel."""
 
 
-class Keepable(Protocol):
-    """A session as the pool sees it."""
+class KernelSlot:
+    """The room that one session has for a kernel, and whether the kernel in it is idle.
+
+    Threads:
+        Any thread may call any method. `_lock` guards the fields.
+    """
+
+    def __init__(self, put_away: Callable[[str], bool]) -> None:
+        self.put_away = put_away
+        """Stops the kernel, for a reason, if it is idle; False when it is not."""
+        self.is_taken = False
+        """Whether a kernel lives here, or is about to start."""
+        self.is_closed = False
+        """Whether the session was stopped: then it waits for a kernel no longer."""
+        self._lock = threading.Lock()
+        self._use_count = 0
+        self._used_at = time.monotonic()
 
     @property
     def idle_since(self) -> float | None:
-        """Since when its kernel has nothing to do; None while it is busy, or has none."""
+        """Since when the kernel has nothing to do; None while it is busy, or there is none."""
+        with self._lock:
+            is_idle = self.is_taken and not self.is_closed and not self._use_count
+            return self._used_at if is_idle else None
 
-    @property
-    def has_kernel(self) -> bool:
-        """Whether a kernel lives in it, or room is kept for one."""
-
-    @property
-    def has_given_up(self) -> bool:
-        """Whether it waits for a kernel no longer, because it was stopped."""
-
-    def keep_room(self) -> None:
-        """A kernel is about to start in it."""
-
-    def put_away(self, reason: str) -> bool:
-        """Stop the kernel if it is idle; False when it is not."""
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Meanwhile the kernel is not idle."""
+        with self._lock:
+            self._use_count += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._use_count -= 1
+                self._used_at = time.monotonic()
 
 
 class KernelPool:
@@ -64,7 +81,7 @@ class KernelPool:
     Threads:
         A thread of its own puts idle kernels away, if there is a limit of
         time; it sleeps until the next one is due. `_changed` guards the
-        other fields and is never held while a kernel stops. Only who is first
+        other fields and is never held while a kernel stops. Only the first
         in `_line` makes room, so that two do not take the same.
     """
 
@@ -75,12 +92,12 @@ class KernelPool:
             raise ConfigError(f"idle_seconds is {idle_seconds}; it must be 0 or more, or None.")
         self._max_kernels = max_kernels
         self._idle_seconds = idle_seconds
-        self._sessions: list[Keepable] = []
+        self._slots: list[KernelSlot] = []
         self._changed = threading.Condition()
         self._changes = 0
         """How often something has changed that a session may have waited for."""
-        self._line: deque[Keepable] = deque()
-        """Who waits for room, in the order they came."""
+        self._line: deque[KernelSlot] = deque()
+        """Those that wait for room, in the order they came."""
         self._is_closed = False
         self._thread: threading.Thread | None = None
         if idle_seconds is not None:
@@ -89,17 +106,17 @@ class KernelPool:
             )
             self._thread.start()
 
-    def add(self, session: Keepable) -> None:
-        """Look after a session."""
+    def add(self, slot: KernelSlot) -> None:
+        """Look after a session's slot."""
         with self._changed:
-            self._sessions.append(session)
+            self._slots.append(slot)
         self.look_again()
 
-    def remove(self, session: Keepable) -> None:
-        """Forget a session."""
+    def remove(self, slot: KernelSlot) -> None:
+        """Forget a session's slot."""
         with self._changed:
-            if session in self._sessions:
-                self._sessions.remove(session)
+            if slot in self._slots:
+                self._slots.remove(slot)
         self.look_again()
 
     def look_again(self) -> None:
@@ -108,7 +125,7 @@ class KernelPool:
             self._changes += 1
             self._changed.notify_all()
 
-    def start(self, asker: Keepable, start: Callable[[], _T], token: CancellationToken) -> _T:
+    def start(self, asker: KernelSlot, start: Callable[[], _T], token: CancellationToken) -> _T:
         """Start a kernel for a session within the bound; once more with more room if it must.
 
         Raises:
@@ -122,7 +139,7 @@ class KernelPool:
             if not (shortage := _shortage_behind(error)):
                 raise
             reason = f"the machine ran out of resources ({shortage})"
-            put_away = [session.put_away(reason) for session in self._others(asker)]
+            put_away = [slot.put_away(reason) for slot in self._others(asker)]
             if not any(put_away):
                 raise _shortage_error(shortage, error) from error
         try:
@@ -140,20 +157,20 @@ class KernelPool:
         if self._thread is not None:
             self._thread.join()
 
-    def _keep_room(self, asker: Keepable, token: CancellationToken) -> None:
+    def _keep_room(self, asker: KernelSlot, token: CancellationToken) -> None:
         """Wait for room within the bound, in the order they came, and keep it for a session."""
         if self._max_kernels is None:
-            asker.keep_room()
+            asker.is_taken = True
             return
         deadline = time.monotonic() + WAIT_SECONDS
         with self._changed:
             self._line.append(asker)
         token.on_cancel(self._look_again_when_cancelled)
         try:
-            while not asker.has_given_up and not token.is_cancelled:
+            while not asker.is_closed and not token.is_cancelled:
                 seen = self._changes
                 if self._line[0] is asker and self._has_made_room(asker, self._max_kernels):
-                    asker.keep_room()
+                    asker.is_taken = True
                     return
                 if not self._has_changed(seen, deadline):
                     raise KernelStartError(
@@ -172,7 +189,7 @@ class KernelPool:
     def _look_again_when_cancelled(self, _kill_after: float | None) -> None:
         self.look_again()
 
-    def _has_made_room(self, asker: Keepable, max_kernels: int) -> bool:
+    def _has_made_room(self, asker: KernelSlot, max_kernels: int) -> bool:
         """Put kernels away, idle longest first, until there is room; False when all are busy."""
         reason = f"at most {max_kernels} may live at once, and another session needed one"
         while self._count(asker) >= max_kernels:
@@ -187,12 +204,12 @@ class KernelPool:
             seconds = max(0.0, deadline - time.monotonic())
             return self._changed.wait_for(lambda: self._changes != seen, seconds)
 
-    def _count(self, asker: Keepable) -> int:
-        return sum(session.has_kernel for session in self._others(asker))
+    def _count(self, asker: KernelSlot) -> int:
+        return sum(slot.is_taken for slot in self._others(asker))
 
-    def _others(self, asker: Keepable) -> list[Keepable]:
+    def _others(self, asker: KernelSlot) -> list[KernelSlot]:
         with self._changed:
-            return [session for session in self._sessions if session is not asker]
+            return [slot for slot in self._slots if slot is not asker]
 
     def _put_idle_away(self) -> None:
         assert self._idle_seconds is not None
@@ -201,19 +218,19 @@ class KernelPool:
             with self._changed:
                 if self._is_closed:
                     return
-                sessions = list(self._sessions)
+                slots = list(self._slots)
             now = time.monotonic()
-            for session in sessions:
-                since = session.idle_since
+            for slot in slots:
+                since = slot.idle_since
                 if since is not None and now - since >= self._idle_seconds:
-                    session.put_away(reason)
+                    slot.put_away(reason)
             with self._changed:
                 if not self._is_closed:
-                    self._changed.wait(self._seconds_to_next(self._sessions))
+                    self._changed.wait(self._seconds_to_next(self._slots))
 
-    def _seconds_to_next(self, sessions: Iterable[Keepable]) -> float | None:
+    def _seconds_to_next(self, slots: Iterable[KernelSlot]) -> float | None:
         assert self._idle_seconds is not None
-        idle = [since for s in sessions if (since := s.idle_since) is not None]
+        idle = [since for slot in slots if (since := slot.idle_since) is not None]
         if not idle:
             return None
         return max(0.0, min(idle) + self._idle_seconds - time.monotonic())

@@ -19,26 +19,23 @@ from taskweaver_ext.ces.execution.late_output import LateOutputs, OnLateOutput
 from taskweaver_ext.ces.execution.output_sink import OutputSink
 from taskweaver_ext.ces.execution.results import (
     ExecutionResult,
-    ExecutionStatus,
     KernelContents,
     Notice,
 )
 from taskweaver_ext.ces.kernels.client.execution import Execution
 from taskweaver_ext.ces.kernels.client.host import StartedKernel
 from taskweaver_ext.ces.kernels.client.reader import GRACE_SECONDS
-from taskweaver_ext.ces.kernels.client.tracing import reached, startup_stages
 from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.ces.programs.site import ProgramSite
 from taskweaver_ext.ces.sessions.current_kernel import CurrentKernel
-from taskweaver_ext.ces.sessions.kernel_pool import KernelNotWantedError, KernelPool
+from taskweaver_ext.ces.sessions.kernel_pool import KernelNotWantedError, KernelPool, KernelSlot
 from taskweaver_ext.ces.sessions.kernel_setup import KernelSetup
+from taskweaver_ext.ces.sessions.kernel_supervisor import KernelSupervisor
 from taskweaver_ext.ces.sessions.session_folder import SessionFolder
 from taskweaver_ext.ces.sessions.session_info import SessionInfo, SessionState, memory_of
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
 from taskweaver_ext.ces.sessions.turns import Place, Purpose, Turns
-from taskweaver_ext.errors import KernelDiedError, SessionError, TaskWeaverError
-
-MAX_DEATHS_IN_A_ROW = 3
+from taskweaver_ext.errors import KernelDiedError, SessionError
 
 TURN_SECONDS = 15.0
 """How long stopping a session waits for the thread whose execution it has just ended."""
@@ -72,6 +69,7 @@ class KernelSession:
         self._folder = folder
         self._mode = mode
         self._pool = pool
+        self._slot = KernelSlot(self._put_away)
         self._max_output_bytes = max_output_bytes
         self._max_deaths_in_a_row = max_deaths_in_a_row
         self._late_outputs = LateOutputs(folder.outputs, on_late_output, max_output_bytes)
@@ -83,46 +81,22 @@ class KernelSession:
         self._setup = KernelSetup(
             session_id, startup_scripts, self._ask_runtime, lambda: self._kernel.is_dead
         )
+        self._supervisor = KernelSupervisor(
+            session_id, self._kernel, self._setup, pool, self._slot, max_deaths_in_a_row
+        )
         self._starting: threading.Thread | None = None
-        self._failed_start: tuple[float, TaskWeaverError] | None = None
-        """When a start that nobody waited for has failed, and why."""
         self._variables: dict[str, str] = {}
-        self._deaths: list[str] = []
-        self._has_room = False
-        self._no_kernel_because = ""
-        self._restarted = ""
         self._created_at = time.time()
         self._last_used_at = time.time()
-        self._idle_since: float | None = None
-
-    @property
-    def idle_since(self) -> float | None:
-        """Since when the kernel has nothing to do; None while it is busy, or there is none."""
-        has_other_use = self._kernel.runs_programs or self._kernel.is_closed
-        return None if has_other_use else self._idle_since
-
-    @property
-    def has_kernel(self) -> bool:
-        """Whether there is a kernel, or room is kept for one."""
-        return self._has_room
-
-    @property
-    def has_given_up(self) -> bool:
-        """Whether a kernel that is waited for is not wanted any more."""
-        return self._kernel.is_closed
-
-    def keep_room(self) -> None:
-        """A kernel is about to start here."""
-        self._has_room = True
 
     def describe(self) -> SessionInfo:
-        """What somebody who looks can see of the session now."""
+        """What can be seen of the session now."""
         is_taken = self._turns.is_taken
         state: SessionState
         if self._kernel.is_dead:
             state = "dead"
         elif not self._kernel.is_there:
-            state = "starting" if is_taken and self._has_room else "put_away"
+            state = "starting" if is_taken and self._slot.is_taken else "put_away"
         else:
             state = "busy" if is_taken else "idle"
         pid = self._kernel.pid
@@ -138,28 +112,28 @@ class KernelSession:
             cwd=str(self._folder.cwd),
         )
 
-    def put_away(self, reason: str) -> bool:
+    def _put_away(self, reason: str) -> bool:
         """Stop the kernel if it is idle; the next execution starts another."""
         with self._turns.place("upkeep") as place:
             if not self._turns.wait(place, seconds=0.0):
                 return False
-            if self._idle_since is None or self._kernel.is_closed:
+            if self._slot.idle_since is None:
                 return False
-            if not self._stop_kernel(unless_programs_run=True):
-                return False
-            self._no_kernel_because = f"The kernel was put away ({reason})"
-            return True
+            because = f"The kernel was put away ({reason})"
+            return self._supervisor.stop(because, unless_programs_run=True)
 
     def start(self) -> None:
         """Start the first kernel."""
+        self._pool.add(self._slot)
         with self._using("upkeep") as place:
-            self._start_kernel(place.token)
+            self._supervisor.start(place.token)
 
     def start_meanwhile(self) -> None:
         """Start the first kernel on a thread of ours; the first execution waits for it.
 
         Should that fail, so does the execution that waits; one that comes later tries again.
         """
+        self._pool.add(self._slot)
         self._starting = threading.Thread(
             target=self._start_quietly, name=f"taskweaver-start-{self._id}", daemon=True
         )
@@ -167,11 +141,7 @@ class KernelSession:
 
     def _start_quietly(self) -> None:
         with self._using("upkeep") as place:
-            try:
-                if not self._kernel.is_there:  # an execution may have been quicker
-                    self._start_kernel(place.token)
-            except TaskWeaverError as error:
-                self._failed_start = (time.monotonic(), error)
+            self._supervisor.start_for_later(place.token)
 
     @contextlib.contextmanager
     def _using(self, purpose: Purpose, token: CancellationToken | None = None) -> Iterator[Place]:
@@ -195,14 +165,11 @@ class KernelSession:
     @contextlib.contextmanager
     def _busy(self) -> Iterator[None]:
         """It is this thread's turn; afterwards the kernel is idle again."""
-        self._idle_since = None
-        try:
-            with self._kernel.in_use():
+        with self._slot.in_use(), self._kernel.in_use():
+            try:
                 yield
-        finally:
-            self._last_used_at = time.time()
-            if self._has_room:
-                self._idle_since = time.monotonic()
+            finally:
+                self._last_used_at = time.time()
 
     def execute(self, code: str, options: RunOptions) -> ExecutionResult:
         """Run code when it is its turn."""
@@ -214,13 +181,13 @@ class KernelSession:
                 return _cancelled(execution)
             with self._busy():
                 try:
-                    self._ensure_kernel(place)
+                    self._supervisor.ensure(place)
                 except KernelNotWantedError:
                     if options.token.is_cancelled:
                         return _cancelled(execution)
                     raise
                 self._tell_what_happened(execution)
-                return self._count_deaths(self._run(execution))
+                return self._supervisor.count_death(self._run(execution))
 
     def _execution(self, code: str, options: RunOptions, **command: object) -> Execution:
         return Execution(
@@ -235,8 +202,7 @@ class KernelSession:
 
     def _tell_what_happened(self, execution: Execution) -> None:
         """What the execution's result has to say about its kernel."""
-        restarted, self._restarted = self._restarted, ""
-        if restarted:
+        if restarted := self._supervisor.pop_restarted():
             execution.add_notice(Notice(kind="restarted", message=restarted))
             execution.say(
                 StatusChanged(execution_id=execution.id, status="restarted", detail=restarted)
@@ -253,24 +219,25 @@ class KernelSession:
         self._refuse_callbacks()
         with self._turns.place("upkeep", is_first=True) as place:
             if not self._turns.cancel_what_has_not_begun(kill_after=GRACE_SECONDS):
-                self._no_kernel_because = "The session was restarted"
-                self._stop_kernel()
+                self._supervisor.stop("The session was restarted")
             self._turns.wait(place)
             with self._busy():
-                self._stop_kernel()
-                self._deaths.clear()
-                self._start_kernel(place.token)
+                self._supervisor.restart(place.token)
 
     def stop(self) -> None:
         """End the kernel for good, also under a caller whose callback does not return."""
-        self._kernel.close()
-        self._pool.look_again()
-        with self._turns.place("upkeep", is_first=True) as place:
-            has_turn = not self._turns.is_mine and self._turns.wait(place, TURN_SECONDS)
-            self._stop_kernel()  # one that was starting just now
-        if has_turn and self._starting is not None:
-            self._starting.join()
-        self._late_outputs.close()
+        self._slot.is_closed = True
+        try:
+            self._kernel.close()
+            self._pool.look_again()
+            with self._turns.place("upkeep", is_first=True) as place:
+                has_turn = not self._turns.is_mine and self._turns.wait(place, TURN_SECONDS)
+                self._supervisor.stop()  # one that was starting just now
+            if has_turn and self._starting is not None:
+                self._starting.join()
+            self._late_outputs.close()
+        finally:
+            self._pool.remove(self._slot)  # only now: its kernel counted until it was gone
 
     @contextlib.contextmanager
     def programs(self) -> Iterator[ProgramSite]:
@@ -279,14 +246,15 @@ class KernelSession:
         A kernel whose host has such a place is not put away meanwhile; one that is
         gone is replaced first.
         """
-        site = self._begin_programs()
         try:
-            yield site
+            with self._slot.in_use():
+                site = self._begin_programs()
+                try:
+                    yield site
+                finally:
+                    self._kernel.end_programs()
+                    self._last_used_at = time.time()
         finally:
-            self._kernel.end_programs()
-            self._last_used_at = time.time()
-            if self._idle_since is not None:
-                self._idle_since = time.monotonic()
             self._pool.look_again()
 
     def _begin_programs(self) -> ProgramSite:
@@ -294,7 +262,7 @@ class KernelSession:
             if (site := self._kernel.begin_programs()) is not None:
                 return site
             with self._using("upkeep") as place:
-                self._ensure_kernel(place)
+                self._supervisor.ensure(place)
         raise KernelDiedError(
             f"The kernel of session {self._id!r} ends as soon as it has started, so programs"
             " cannot run beside it. Call restart_session to try again."
@@ -325,7 +293,7 @@ class KernelSession:
     @contextlib.contextmanager
     def _using_kernel(self, token: CancellationToken | None = None) -> Iterator[Place]:
         with self._using("preparation", token) as place:
-            self._ensure_kernel(place)
+            self._supervisor.ensure(place)
             yield place
 
     def contents(self, token: CancellationToken | None) -> KernelContents | None:
@@ -339,56 +307,6 @@ class KernelSession:
     def update_variables(self, variables: Mapping[str, str]) -> None:
         """Set session variables; they travel with the next request."""
         self._variables.update(variables)
-
-    def _start_kernel(self, token: CancellationToken) -> None:
-        """Start a kernel and put into it what every kernel of the session has."""
-        with startup_stages(self._id):
-            try:
-                self._pool.start(self, self._kernel.open, token)
-                while not self._setup.install():
-                    self._stop_kernel()
-                    self._pool.start(self, self._kernel.open, token)
-            except KernelNotWantedError:
-                raise  # nothing was tried
-            except BaseException as error:
-                self._stop_kernel()
-                why = str(error) or type(error).__name__
-                self._no_kernel_because = f"The last start of a kernel failed ({why})"
-                raise
-            reached("startup scripts and plugins are loaded")
-
-    def _stop_kernel(self, *, unless_programs_run: bool = False) -> bool:
-        """Stop the kernel, if there is one; return whether there is none now."""
-        if not self._kernel.stop(unless_programs_run=unless_programs_run):
-            return False
-        self._has_room = False
-        self._idle_since = None
-        return True
-
-    def _ensure_kernel(self, place: Place) -> None:
-        """Start a fresh kernel if the last one is gone; the next execution says what that costs."""
-        if self._kernel.is_there and not self._kernel.is_dead:
-            return
-        if len(self._deaths) >= self._max_deaths_in_a_row:
-            raise KernelDiedError(
-                f"The kernel of session {self._id!r} died {len(self._deaths)} times in a row"
-                f" ({'; '.join(self._deaths)}). Look at the code that was run, then call"
-                " restart_session to go on."
-            )
-        failed_start, self._failed_start = self._failed_start, None
-        if failed_start is not None and failed_start[0] > place.asked_at:
-            raise failed_start[1]
-        if (death := self._kernel.death) is not None:
-            self._no_kernel_because = f"The kernel was gone ({death.detail})"
-        cause, was_there = self._no_kernel_because, self._kernel.was_there
-        self._stop_kernel()
-        self._start_kernel(place.token)
-        if not was_there:
-            return  # there was nothing to lose
-        self._restarted = (
-            f"{cause}; this ran on a fresh one: variables of earlier executions are lost,"
-            " plugins are loaded again."
-        )
 
     def _run(self, execution: Execution) -> ExecutionResult:
         kernel, reader = self._kernel.get()
@@ -404,13 +322,6 @@ class KernelSession:
             execution.wait_until_finished(2 * GRACE_SECONDS)
             execution.abandon()
             raise
-
-    def _count_deaths(self, result: ExecutionResult) -> ExecutionResult:
-        if result.status is ExecutionStatus.DIED and result.death is not None:
-            self._deaths.append(result.death.detail)
-        else:
-            self._deaths.clear()
-        return result
 
     def _ask_runtime(
         self,

@@ -21,7 +21,7 @@ from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatu
 from taskweaver_ext.ces.kernels.client.host import KernelConnection
 from taskweaver_ext.ces.kernels.local.host import LocalKernelHost
 from taskweaver_ext.ces.sessions import kernel_pool as kernel_pool
-from taskweaver_ext.ces.sessions.kernel_pool import KernelPool
+from taskweaver_ext.ces.sessions.kernel_pool import KernelPool, KernelSlot
 from taskweaver_ext.errors import KernelStartError, SessionError
 from tests.support.executions import (
     LIMIT_SECONDS,
@@ -194,37 +194,29 @@ def test_a_caller_that_waits_for_a_kernel_may_give_up(
             assert "stopped while it waited" in str(outcomes[0])
 
 
-class LastMomentSession:
-    """One whose code ends just when the pool has found it busy."""
-
-    def __init__(self, pool: KernelPool) -> None:
-        self._pool = pool
-        self.has_kernel = True
-        self.has_given_up = False
-        self.idle_since: float | None = 0.0
-        self.attempts = 0
-
-    def keep_room(self) -> None:
-        self.has_kernel = True
-
-    def put_away(self, reason: str) -> bool:
-        self.attempts += 1
-        if self.attempts == 1:
-            self._pool.look_again()
-            return False
-        self.has_kernel = False
-        return True
-
-
 def test_a_kernel_that_becomes_idle_while_the_pool_looks_is_not_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(kernel_pool, "WAIT_SECONDS", 5.0)
     pool = KernelPool(1, None)
-    other, asker = LastMomentSession(pool), LastMomentSession(pool)
+    attempts: list[str] = []
+
+    def put_away(reason: str) -> bool:
+        attempts.append(reason)
+        if len(attempts) == 1:  # its code ends just when the pool has found it busy
+            pool.look_again()
+            return False
+        other.is_taken = False
+        return True
+
+    other = KernelSlot(put_away)
+    other.is_taken = True
     pool.add(other)
 
-    assert pool.start(asker, lambda: "started", CancellationToken()) == "started"
+    started = pool.start(KernelSlot(put_away), lambda: "started", CancellationToken())
+
+    assert started == "started"
+    assert len(attempts) == 2
 
 
 def _failed_for_want_of_processes() -> KernelStartError:
