@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
-from taskweaver_ext.ces.kernels.container import description
 from taskweaver_ext.ces.kernels.container.description import ContainerSettings
+from taskweaver_ext.ces.kernels.container.engine import Engine
 from taskweaver_ext.ces.kernels.container.limits import ContainerLimits, size_text
 from taskweaver_ext.errors import ConfigError
 from tests.support.containers import container_environment
@@ -206,8 +207,16 @@ def test_sizes_are_readable(size: int, text: str) -> None:
 def test_limits_that_are_not_in_force_are_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The engine is asked for a container without limits, as one that ignores them would make it.
-    monkeypatch.setattr(description, "_limits", lambda *_: {})
+    create = Engine.create
+
+    def create_without_limits(
+        engine: Engine, name: str, description: Mapping[str, Any]
+    ) -> tuple[str, list[str]]:
+        limits = ("Memory", "MemorySwap", "PidsLimit", "NanoCpus", "Ulimits")
+        host = {key: value for key, value in description["HostConfig"].items() if key not in limits}
+        return create(engine, name, {**description, "HostConfig": host})
+
+    monkeypatch.setattr(Engine, "create", create_without_limits)  # as one that ignores them
     with container_environment(tmp_path) as environment:
         environment.start_session("s1")
 

@@ -17,10 +17,9 @@ import pytest
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.results import ExecutionStatus
-from taskweaver_ext.ces.kernels.client.host import ExecuteRequest
 from taskweaver_ext.ces.kernels.client.tracing import LOGGER_NAME
-from taskweaver_ext.ces.kernels.gateway.connection import GatewayConnection
-from taskweaver_ext.ces.kernels.gateway.host import GatewayKernelHost
+from taskweaver_ext.ces.kernels.gateway.messages import Channel
+from taskweaver_ext.ces.kernels.gateway.reconnecting_channel import ReconnectingChannel
 from tests.support.executions import LIMIT_SECONDS, has_ended, run, wait_until
 from tests.support.gateways import (
     TOKEN,
@@ -34,31 +33,25 @@ WAITS = "print('go'); import time; time.sleep(1000)"
 
 
 class OtherClient:
-    """Somebody else with the gateway's token."""
+    """Another client with the gateway's token, who knows the kernel of session "s1"."""
 
     def __init__(self, gateway: GatewayProcess, environment: Environment) -> None:
-        self._environment = environment
+        name = run(environment, "import ipykernel; print(ipykernel.get_connection_file())").text()
+        self._path = f"/api/kernels/{Path(name.strip()).stem.removeprefix('kernel-')}"
         self._http = httpx.Client(
             base_url=gateway.url, headers={"Authorization": f"token {TOKEN}"}, trust_env=False
         )
 
     def look(self) -> Any:  # noqa: ANN401 - what the gateway says
-        """The kernel of session "s1" as the gateway sees it."""
+        """The kernel as the gateway sees it."""
         return self._http.get(self._path).json()
 
     def end(self) -> None:
-        """End that kernel."""
+        """End the kernel."""
         assert self._http.delete(self._path, timeout=LIMIT_SECONDS).status_code == 204
 
     def close(self) -> None:
         self._http.close()
-
-    @property
-    def _path(self) -> str:
-        kernel, _ = self._environment._session("s1")._kernel.get()
-        assert kernel is not None
-        assert isinstance(kernel.host, GatewayKernelHost)
-        return f"/api/kernels/{kernel.host._kernel_id}"
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +107,7 @@ def test_a_gateway_puts_an_idle_kernel_away_and_the_session_goes_on(tmp_path: Pa
     assert [notice.kind for notice in after.notices] == ["restarted"]
 
 
-def test_a_kernel_that_somebody_ended_is_replaced(
+def test_a_kernel_that_another_client_ended_is_replaced(
     environment: Environment, other: OtherClient
 ) -> None:
     environment.execute_code("s1", "x = 1")
@@ -127,7 +120,7 @@ def test_a_kernel_that_somebody_ended_is_replaced(
     assert "ended on the gateway, not by us" in after.notices[0].message
 
 
-def test_code_whose_kernel_somebody_ends_does_not_hang(
+def test_code_whose_kernel_another_client_ends_does_not_hang(
     environment: Environment, other: OtherClient
 ) -> None:
     ending = threading.Thread(target=other.end)
@@ -163,19 +156,16 @@ handlers["shutdown_request"] = lambda *_: signal.raise_signal(signal.SIGKILL)
 def test_a_request_that_was_lost_without_a_sign_is_sent_again(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel, _ = environment._session("s1")._kernel.get()
-    assert kernel is not None
-    assert isinstance(kernel.connection, GatewayConnection)
-    send = kernel.connection._send_request
-    lost: list[ExecuteRequest] = []
+    send: Any = ReconnectingChannel.send
+    lost: list[str] = []
 
-    def lose_the_first(request: ExecuteRequest) -> None:
-        if lost:
-            send(request)
-        else:
-            lost.append(request)
+    def lose_the_first(line: ReconnectingChannel, channel: Channel, *message: object) -> object:
+        if channel == "shell" and not lost:
+            lost.append("a message's id")
+            return lost[0]
+        return send(line, channel, *message)
 
-    monkeypatch.setattr(kernel.connection, "_send_request", lose_the_first)
+    monkeypatch.setattr(ReconnectingChannel, "send", lose_the_first)
     environment.execute_code("s1", "count = globals().get('count', 0) + 1", timeout=30)
 
     assert lost
