@@ -67,8 +67,10 @@ class KernelSession:
         max_output_bytes: int,
         startup_scripts: StartupScripts,
         max_deaths_in_a_row: int,
+        traces_start: bool = False,
     ) -> None:
         self._id = session_id
+        self._traces_start = traces_start
         self._folder = folder
         self._mode = mode
         self._pool = pool
@@ -342,7 +344,7 @@ class KernelSession:
 
     def _start_kernel(self, token: CancellationToken) -> None:
         """Start a kernel and put into it what every kernel of the session has."""
-        with startup_stages(self._id):
+        with startup_stages(self._id) if self._traces_start else contextlib.nullcontext():
             try:
                 self._pool.start(self, self._kernel.open, token)
                 while not self._setup.install():
