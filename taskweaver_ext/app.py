@@ -8,7 +8,6 @@ import secrets
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from injector import Injector, Module, provider, singleton
 
@@ -27,9 +26,6 @@ from taskweaver_ext.plugins.registry import PluginRegistry
 from taskweaver_ext.roles.base.role import RoleRegistry
 from taskweaver_ext.session.folders import remove_old_folders
 from taskweaver_ext.session.session import Session, SessionParts
-
-if TYPE_CHECKING:
-    from taskweaver_ext.ces.kernels.container.description import ContainerSettings
 
 NO_MODEL = """\
 No model is set. Put one of these into taskweaver_config.json and start again:
@@ -131,13 +127,12 @@ class _Parts(Module):
     @provider
     def provide_environment(self, config: Config) -> Environment:
         service = config.execution_service
-        container = _container_settings(service.custom_image) if service.custom_image else None
         self.environment = Environment(
             service.env_dir,
             service.kernel_mode,
             preload=service.preload,
             spare_kernels=service.spare_kernels,
-            container=container,
+            service=service,
         )
         return self.environment
 
@@ -331,13 +326,6 @@ def _with_alternative(
             name: value for name, value in settings.items() if name.rpartition(".")[2] not in ours
         }
     return {**inherited, **alternative}
-
-
-def _container_settings(image: str) -> ContainerSettings:
-    # Only who runs containers pays for their machinery.
-    from taskweaver_ext.ces.kernels.container.description import ContainerSettings
-
-    return ContainerSettings(image=image)
 
 
 def _new_session_id() -> str:

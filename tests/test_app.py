@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import threading
 from pathlib import Path
 
 import pytest
+from docker import DockerClient
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.approval import Approval
@@ -16,8 +18,11 @@ from taskweaver_ext.demo import DEMO_REQUEST, LABEL, demo_model, make_demo_app
 from taskweaver_ext.errors import ConfigError, SessionError
 from taskweaver_ext.llm.chat_model import Message
 from taskweaver_ext.llm.scripted import ScriptedModel
+from tests.support.containers import IMAGE as CONTAINER_IMAGE
+from tests.support.containers import container_of, require_engine
 from tests.support.conversations import Background, Listener, answer, attached, code, plan
 from tests.support.executions import LIMIT_SECONDS, wait_until
+from tests.support.gateways import TOKEN, kernel_gateway
 from tests.support.model_server import ModelServer, ScriptedAnswer
 
 PROJECT = Path(__file__).resolve().parent.parent / "project"
@@ -323,6 +328,60 @@ def test_verification_is_on_by_default_where_nothing_else_protects(
 ) -> None:
     with TaskWeaverApp(tmp_path, {"execution_service.kernel_mode": mode}) as app:
         assert app.config.code_interpreter.code_verification_on is is_on
+
+
+@pytest.fixture(scope="module")
+def engine_url() -> str:
+    return require_engine().url
+
+
+@pytest.fixture(scope="module")
+def gateway_url() -> str:
+    return kernel_gateway().url
+
+
+@pytest.mark.parametrize("named_by", ["file", "variable"])
+def test_a_project_may_name_engine_and_image(
+    engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named_by: str
+) -> None:
+    in_file, variable = engine_url, ""
+    if named_by == "variable":  # which wins
+        in_file, variable = f"unix://{tmp_path}/no.sock", engine_url
+    monkeypatch.setenv("DOCKER_HOST", variable)
+    write_settings(
+        tmp_path, kernel_mode="container", engine_url=in_file, custom_image=CONTAINER_IMAGE
+    )
+
+    with TaskWeaverApp(tmp_path) as app:
+        app.environment.start_session("s1")
+        with contextlib.closing(DockerClient(base_url=engine_url)) as client:
+            image = container_of(client, "s1").image
+
+    assert image is not None
+    assert CONTAINER_IMAGE in image.tags
+
+
+@pytest.mark.parametrize("named_by", ["file", "variable"])
+def test_a_project_may_name_a_gateway(
+    gateway_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named_by: str
+) -> None:
+    in_file, variable = gateway_url, ""
+    if named_by == "variable":  # which wins
+        in_file, variable = "http://127.0.0.1:1", gateway_url
+    monkeypatch.setenv("TASKWEAVER_GATEWAY_URL", variable)
+    monkeypatch.setenv("TASKWEAVER_GATEWAY_TOKEN", TOKEN if named_by == "variable" else "")
+    write_settings(tmp_path, kernel_mode="gateway", gateway_url=in_file, gateway_token=TOKEN)
+
+    with TaskWeaverApp(tmp_path) as app:
+        app.environment.start_session("s1")
+        result = app.environment.execute_code("s1", "6 * 7")
+
+    assert result.output == "42"
+
+
+def write_settings(folder: Path, **settings: str) -> None:
+    named = {f"execution_service.{name}": value for name, value in settings.items()}
+    (folder / "taskweaver_config.json").write_text(json.dumps(named))
 
 
 def test_settings_choose_the_reply_form_and_what_asks_first(tmp_path: Path) -> None:

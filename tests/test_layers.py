@@ -36,6 +36,8 @@ MAY_READ_THE_ENVIRONMENT = (
     *("config", "machine.child_environment", "machine.shown_environment"),
     INSIDE,
 )
+MAY_READ_VARIABLES = ("cli", "console", "llm.fetch", "tools", "ces.environment")
+"""Doors, which hand down what `config.variables` says."""
 ENVIRONMENT_NAMES = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 
 
@@ -88,6 +90,7 @@ def complaints(module: str, source: str) -> list[str]:
     found = [
         *complaints_about_late_imports(module, tree),
         *complaints_about_the_environment(module, tree),
+        *complaints_about_variables(module, tree),
         *complaints_about_order(module, tree),
     ]
     if is_below(module, INSIDE):
@@ -95,6 +98,15 @@ def complaints(module: str, source: str) -> list[str]:
     if any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree)):
         found.append(f"{module} imports relatively: write the whole name.")
     return found
+
+
+def complaints_about_variables(module: str, tree: ast.AST) -> list[str]:
+    variables = "config.variables"
+    if is_below(module, *MAY_READ_VARIABLES) or variables not in ours(
+        imported_modules(module, tree)
+    ):
+        return []
+    return [f"{module} reads {variables}: have it handed down instead."]
 
 
 def complaints_about_order(module: str, tree: ast.AST) -> list[str]:
@@ -193,6 +205,11 @@ def test_every_folder_is_listed_once_and_before_its_parent() -> None:
         ("session.session", "import os\nx = os.environ['A']", "line 2: the environment"),
         ("session.session", "import os\nx = os.getenv('A')", "line 2: the environment"),
         ("session.session", "from os import environ", "line 1: the environment"),
+        (
+            "ces.sessions.turns",
+            "from taskweaver_ext.config import variables",
+            "have it handed down instead",
+        ),
         ("ces.inside.kernel.streams", "import numpy", "a kernel need not have"),
         (
             "ces.inside.kernel.streams",

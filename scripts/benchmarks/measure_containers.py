@@ -18,7 +18,7 @@ from scripts.benchmarks.rows import LOCAL, OURS, Row, at_least, at_most, interle
 from taskweaver_ext import Environment, EnvMode
 from taskweaver_ext.ces.kernels.container.engine import EngineError, shared_engine
 from taskweaver_ext.ces.kernels.container.image import DEFAULT_IMAGE, build_image
-from taskweaver_ext.config.variables import docker_host
+from taskweaver_ext.config.settings import load_execution_service
 
 _PRINTS = 200_000
 _MEGABYTES = 100
@@ -45,7 +45,7 @@ def measure_container(bench: Bench) -> Iterator[Row]:
 def _have_image(bench: Bench) -> None:
     """See to it that there is an engine with our image."""
     try:
-        engine = shared_engine(docker_host())
+        engine = shared_engine(load_execution_service().engine_url)
         has_image = engine.image_labels(DEFAULT_IMAGE) is not None
     except EngineError as error:
         if bench.container_is_required:

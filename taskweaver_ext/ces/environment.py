@@ -30,7 +30,8 @@ from taskweaver_ext.ces.execution.executor import (
 from taskweaver_ext.ces.execution.late_output import OnLateOutput
 from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES
 from taskweaver_ext.ces.execution.results import ExecutionResult, KernelContents
-from taskweaver_ext.ces.kernels.client.tracing import traced_if_wanted
+from taskweaver_ext.ces.kernels.client.host import StartedKernel
+from taskweaver_ext.ces.kernels.client.tracing import traced
 from taskweaver_ext.ces.kernels.modes import (
     KERNEL_MODES,
     EnvMode,
@@ -45,6 +46,8 @@ from taskweaver_ext.ces.sessions.session_folder import SessionFolder, refuse_to_
 from taskweaver_ext.ces.sessions.session_info import SessionInfo
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
 from taskweaver_ext.closing import Closeable
+from taskweaver_ext.config import variables
+from taskweaver_ext.config.settings import ExecutionServiceConfig, load_execution_service
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.machine.forks import not_in_forks
 
@@ -83,6 +86,7 @@ class Environment(Closeable):
         modules: Sequence[str | Path] = (),
         container: ContainerSettings | None = None,
         gateway: GatewaySettings | None = None,
+        service: ExecutionServiceConfig | None = None,
     ) -> None:
         """Settings of all sessions.
 
@@ -103,11 +107,14 @@ class Environment(Closeable):
             modules: Folders whose `*.py` files run in every kernel when it starts, their public
                 names becoming the user's; a later folder's file replaces one of the same name.
             container: How containers are made, with `EnvMode.Container`.
-            gateway: Which gateway is used, with `EnvMode.Gateway`. None: the one that
-                TASKWEAVER_GATEWAY_URL names, else one that processes of this user share.
+            gateway: Which gateway is used, with `EnvMode.Gateway`.
+            service: The engine, image and gateway that a project has set, used where `container`
+                or `gateway` is None. None: those that environment variables name (DOCKER_HOST,
+                TASKWEAVER_GATEWAY_URL, ...). Where no gateway is named, it is one that processes
+                of this user share.
 
         Raises:
-            ConfigError: A number makes no sense.
+            ConfigError: A number or a variable makes no sense.
         """
         self.env_id = env_id or f"env-{uuid.uuid4().hex[:8]}"
         self.env_dir = Path(env_dir).absolute()
@@ -115,6 +122,7 @@ class Environment(Closeable):
         self._max_output_bytes = max_output_bytes
         self._max_deaths_in_a_row = max_deaths_in_a_row
         self._startup_scripts = StartupScripts(prelude, modules)
+        self._tracing = variables.tracing()
         self._pool = KernelPool(max_kernels, idle_seconds)
         self._source = KERNEL_MODES[env_mode].open_source(
             KernelSourceSettings(
@@ -126,6 +134,7 @@ class Environment(Closeable):
                 warm_start=warm_start,
                 preload=preload,
                 spare_kernels=spare_kernels,
+                service=service or load_execution_service(),
                 container=container,
                 gateway=gateway,
             )
@@ -172,17 +181,23 @@ class Environment(Closeable):
         folder = SessionFolder.prepare(self.env_dir, session_id, session_dir, cwd)
         if KERNEL_MODES[self.env_mode].is_confined:
             refuse_to_share(folder.path, folder.cwd)
-        source = self._source
+        source, traces_messages = self._source, self._tracing.messages
+
+        def start_kernel() -> StartedKernel:
+            kernel = source.start(session_id, folder.cwd)
+            return traced(kernel, session_id) if traces_messages else kernel
+
         session = KernelSession(
             session_id,
             folder,
             mode=self.env_mode,
-            start_kernel=lambda: traced_if_wanted(source.start(session_id, folder.cwd), session_id),
+            start_kernel=start_kernel,
             pool=self._pool,
             on_late_output=on_late_output,
             max_output_bytes=self._max_output_bytes,
             startup_scripts=self._startup_scripts,
             max_deaths_in_a_row=self._max_deaths_in_a_row,
+            traces_start=self._tracing.stages,
         )
         with self._lock:
             if self._is_closed:

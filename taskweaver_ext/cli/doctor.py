@@ -22,11 +22,11 @@ import click
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.container.engine_advice import Trouble, advice_about_engine
 from taskweaver_ext.config import settings as config
-from taskweaver_ext.config import variables
 from taskweaver_ext.errors import ConfigError, TaskWeaverError
 from taskweaver_ext.llm.model_settings import ModelSettings
 from taskweaver_ext.machine.child_environment import child_environment
 from taskweaver_ext.machine.interpreters import explain_why_unusable, find_python
+from taskweaver_ext.machine.owned_folders import remove_abandoned_folders
 from taskweaver_ext.session.folders import session_folders, size_of
 
 OLDEST_PYTHON = (3, 11)
@@ -72,14 +72,14 @@ def command(project: Path | None, clean: bool, as_json: bool) -> int:
     Exit codes: 0 when code can be run here, 1 otherwise.
     """
     if clean:
-        return _clean(as_json)
+        return _clean(project, as_json)
     checks: list[Callable[[], Finding]] = [
         _check_python,
         _check_temporary_folder,
         _check_disk,
         _check_ipykernel,
         _check_kernel,
-        _check_docker,
+        lambda: _check_docker(project),
         lambda: _check_model(project),
         lambda: _check_sessions(project),
     ]
@@ -95,20 +95,29 @@ def command(project: Path | None, clean: bool, as_json: bool) -> int:
     return 0 if is_usable else 1
 
 
-def _clean(as_json: bool) -> int:
-    # A check alone does not need the engine's machinery.
-    from taskweaver_ext.cli.cleaning import clean
+def _clean(project: Path | None, as_json: bool) -> int:
+    """Remove containers and temporary folders whose processes are gone, and nothing else."""
+    # The engine's machinery is not for checks.
+    from taskweaver_ext.ces.kernels.container.engine import EngineError, shared_engine
+    from taskweaver_ext.ces.kernels.container.leftovers import remove_leftovers
 
-    done = clean()
+    containers, problem = [], ""
+    try:
+        engine_url = config.load(project).execution_service.engine_url
+        containers = remove_leftovers(shared_engine(engine_url))
+    except EngineError as error:
+        problem = str(error)
+    folders = sorted(map(str, remove_abandoned_folders()))
     if as_json:
-        click.echo(json.dumps(asdict(done), indent=2))
+        done = {"containers": containers, "folders": folders, "problem": problem}
+        click.echo(json.dumps(done, indent=2))
         return 0
-    for kind, names in (("container", done.containers), ("folder", done.folders)):
+    for kind, names in (("container", containers), ("folder", folders)):
         for name in names:
             click.echo(f"removed  {kind} {name}")
-    if done.problem:
-        click.echo(f"containers were not looked for: {done.problem}", err=True)
-    elif not done.containers and not done.folders:
+    if problem:
+        click.echo(f"containers were not looked for: {problem}", err=True)
+    elif not containers and not folders:
         click.echo("nothing was left behind")
     return 0
 
@@ -242,11 +251,15 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def _check_docker() -> Finding:
+def _check_docker(project: Path | None) -> Finding:
     # The engine's library is loaded for no other command that could do without it.
     from taskweaver_ext.ces.kernels.container.image import DEFAULT_IMAGE
 
-    address = variables.docker_host()
+    try:
+        service = config.load(project).execution_service
+    except ConfigError as error:
+        return Finding(name="docker", status="warning", detail=str(error))
+    address = service.engine_url
     parts = urlsplit(address)
     connection: http.client.HTTPConnection
     if parts.scheme == "unix":
@@ -261,9 +274,13 @@ def _check_docker() -> Finding:
         connection.request("GET", "/version")
         engine = json.loads(connection.getresponse().read())
         detail = f"engine {engine.get('Version')} at {address}"
-        connection.request("GET", f"/images/{DEFAULT_IMAGE}/json")
+        connection.request("GET", f"/images/{service.custom_image or DEFAULT_IMAGE}/json")
         if connection.getresponse().status == http.HTTPStatus.NOT_FOUND:
-            detail += ", without the image of kernels; build it with: taskweaver-ext image build"
+            detail += (
+                f", without the image {service.custom_image}"
+                if service.custom_image
+                else (", without the image of kernels; build it with: taskweaver-ext image build")
+            )
         return Finding(name="docker", status="ok", detail=detail)
     except PermissionError:
         return _no_docker(f"no permission to use {address}", address, "denied")

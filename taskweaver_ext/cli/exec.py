@@ -31,6 +31,7 @@ from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.cli.run_view import STATUSES_TO_SAY, Completion, JsonView
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
+from taskweaver_ext.config.settings import load_execution_service
 from taskweaver_ext.machine.owned_folders import disown_folder, make_owned_folder
 
 EXIT_TIMED_OUT = 124
@@ -170,7 +171,8 @@ def command(
         mode = KERNEL_MODES[EnvMode(kernel)]
         assert mode.program_sites is not None  # as those that --kernel offers
         seen = _find_folder(cwd, is_needed=mode.is_confined)
-        sites, limits = stack.enter_context(mode.program_sites(seen, limits))
+        service = load_execution_service()
+        sites, limits = stack.enter_context(mode.program_sites(seen, limits, service))
         executor = ProcessExecutor(
             language,
             cwd=cwd,

@@ -127,7 +127,7 @@ def _set_up_logging(*, is_debugging: bool) -> None:
     logger.propagate = False
     logger.setLevel(logging.DEBUG if is_debugging else logging.CRITICAL)
     logging.getLogger("taskweaver_ext.config").setLevel(logging.WARNING)
-    if variables.traces_messages() or variables.debugs_startup():
+    if variables.tracing() != variables.Tracing():
         logging.getLogger("taskweaver_ext.ces.kernels.client.tracing").setLevel(logging.INFO)
 
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from taskweaver_ext.errors import ConfigError
+
 _Section = TypeVar("_Section")
 
 _log = logging.getLogger("taskweaver_ext.config.settings")  # whose warnings are always shown
@@ -28,28 +30,35 @@ class Given:
 
     value: object
     origin: str
+    rank: int
+    """Of its source; 1 is the strongest."""
 
 
 class SettingsReader:
     """Collect values from their sources, strongest first, and every mistake in them."""
 
-    def __init__(self, folder: Path, known: set[str], without_effect: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, known: Mapping[str, str], without_effect: Mapping[str, str]
+    ) -> None:
         """Begin without any value.
 
         Args:
             folder: What relative paths are relative to.
-            known: The names of all settings.
+            known: The names of all settings, with the variable that sets one besides that of its
+                own name, if there is such a variable.
             without_effect: Names of settings that are understood and not followed, with the
-                reason; whoever sets one is told.
+                reason, which is logged when one is set.
         """
         self.mistakes: list[str] = []
         self._folder = folder
         self._known = known
         self._without_effect = without_effect
         self._given: dict[str, Given] = {}
+        self._source_count = 0
 
     def add_named(self, origin: str, values: Mapping[str, object]) -> None:
-        """Take values by setting name; those that change nothing get a warning each."""
+        """Add values by setting name; those that change nothing get a warning each."""
+        self._source_count += 1
         for name, value in values.items():
             if name in self._without_effect:
                 if value not in _UNSET:
@@ -60,17 +69,18 @@ class SettingsReader:
                 advice = f"; did you mean {similar[0]!r}?" if similar else ""
                 _log.warning("the setting %r (%s) is not known and ignored%s", name, origin, advice)
             elif value is not None:
-                self._given.setdefault(name, Given(value, origin))
+                self._add(name, value, origin)
 
     def add_environment(self, environ: Mapping[str, str]) -> None:
-        """Take the variables that are named after settings."""
-        for name in sorted(self._known):
-            variable = name.upper().replace(".", "_")
-            if value := environ.get(variable):
-                self._given.setdefault(name, Given(value, f"environment variable {variable}"))
+        """Add the variables that set something; one that is named after its setting wins."""
+        self._source_count += 1
+        for name, other_variable in self._known.items():
+            for variable in (name.upper().replace(".", "_"), other_variable):
+                if value := environ.get(variable):
+                    self._add(name, value, f"environment variable {variable}")
 
     def add_file(self, path: Path, *, is_needed: bool) -> None:
-        """Take the values of the configuration file."""
+        """Add the values of the configuration file."""
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -87,6 +97,11 @@ class SettingsReader:
             self.add_named(str(path), values)
         else:
             self.mistakes.append(f"{path} must hold one JSON object.")
+
+    def raise_mistakes(self) -> None:
+        """Raise a ConfigError that names every mistake, if there are any."""
+        if self.mistakes:
+            raise ConfigError("Some settings cannot be used. " + " ".join(self.mistakes))
 
     def given(self, setting: str) -> Given | None:
         """Return the strongest value of a setting; None when there is none."""
@@ -106,7 +121,8 @@ class SettingsReader:
         values: dict[str, Any] = {}
         for entry in fields(kind):  # type: ignore[arg-type]  # sections are dataclasses
             given = self._given.get(f"{name}.{entry.name}")
-            if given is None:
+            owner = self._given.get(f"{name}.{entry.metadata.get('belongs_to')}")
+            if given is None or (owner is not None and owner.rank < given.rank):
                 if isinstance(entry.default, Path):
                     values[entry.name] = self._folder / entry.default
                 continue
@@ -121,6 +137,9 @@ class SettingsReader:
                     f" {expected}."
                 )
         return kind(**values)
+
+    def _add(self, name: str, value: object, origin: str) -> None:
+        self._given.setdefault(name, Given(value, origin, self._source_count))
 
     def _parse(self, kind: object, value: object) -> object:
         """Give `value` as `kind`; a ValueError says what it must be instead."""

@@ -1,10 +1,11 @@
 """Settings: TaskWeaver's names, read once, checked together, frozen.
 
 A value given in code wins over an argument, which wins over an environment
-variable (`llm.api_key` is `LLM_API_KEY`), which wins over the project's
-`taskweaver_config.json`, which wins over the default. Paths may begin with
-`~`, `${AppBaseDir}` (the project's folder) or `${ModuleBaseDir}` (this
-package's); relative ones are relative to the project's folder.
+variable (`llm.api_key` is `LLM_API_KEY`; some have another name besides, as
+`DOCKER_HOST`), which wins over the project's `taskweaver_config.json`, which wins
+over the default. Paths may begin with `~`, `${AppBaseDir}` (the project's folder)
+or `${ModuleBaseDir}` (this package's); relative ones are relative to the
+project's folder.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ from __future__ import annotations
 import enum
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_type_hints
 
 from taskweaver_ext.config.reader import SettingsReader
-from taskweaver_ext.errors import ConfigError
 
 FILE_NAME = "taskweaver_config.json"
 
@@ -64,6 +64,11 @@ _WITHOUT_EFFECT = {
 """What TaskWeaver has and we do not, and what to do instead."""
 
 
+def _of_gateway(variable: str) -> dict[str, str]:
+    """A field that belongs to the gateway which the same or a weaker source names."""
+    return {"variable": f"TASKWEAVER_GATEWAY_{variable}", "belongs_to": "gateway_url"}
+
+
 class EnvMode(enum.StrEnum):
     """Where kernels run; `ces/kernels/modes.py` says what that means."""
 
@@ -78,7 +83,21 @@ class ExecutionServiceConfig:
 
     kernel_mode: EnvMode = EnvMode.Local
     env_dir: Path = Path("env")
+    engine_url: str = field(
+        default="unix:///var/run/docker.sock", metadata={"variable": "DOCKER_HOST"}
+    )
+    """The Docker engine that runs containers."""
     custom_image: str | None = None
+    """The image of containers; None: the one that `taskweaver-ext image build` makes."""
+    gateway_url: str = field(
+        default="", repr=False, metadata={"variable": "TASKWEAVER_GATEWAY_URL"}
+    )
+    """The gateway; may say `?token=...`. Empty: one that processes of this user share."""
+    gateway_token: str = field(default="", repr=False, metadata=_of_gateway("TOKEN"))
+    gateway_kernel: str = field(default="python3", metadata=_of_gateway("KERNEL"))
+    """A kernelspec of the gateway."""
+    gateway_ca_file: Path | None = field(default=None, metadata=_of_gateway("CA_FILE"))
+    """Certificates to trust there instead of the system's."""
     preload: tuple[str, ...] = ()
     """Modules that local kernels have imported before they start."""
     spare_kernels: int = field(default=0, metadata={"at_least": 0})
@@ -230,7 +249,7 @@ def load(
         ConfigError: Something cannot be used; the message names every mistake.
     """
     folder = Path(app_dir).expanduser().absolute() if app_dir is not None else find_app_dir()
-    reader = SettingsReader(folder, {*_known_names()}, _WITHOUT_EFFECT)
+    reader = SettingsReader(folder, _known_names(), _WITHOUT_EFFECT)
     reader.add_named("given in code", overrides or {})
     reader.add_named("given as an argument", arguments or {})
     reader.add_environment(os.environ if environ is None else environ)
@@ -239,6 +258,21 @@ def load(
     name = EnvMode.Local if mode is None else str(mode.value)
     reader.add_named("by default", (mode_defaults or {}).get(name, {}))
     return _read(reader, folder)
+
+
+def load_execution_service(environ: Mapping[str, str] | None = None) -> ExecutionServiceConfig:
+    """Read what environment variables alone say about where code runs; raises ConfigError."""
+    name, kind = "execution_service", ExecutionServiceConfig
+    reader = SettingsReader(Path(), _names_in(name, kind), {})
+    reader.add_environment(os.environ if environ is None else environ)
+    service = reader.section(name, kind)
+    reader.raise_mistakes()
+    return service
+
+
+def home_folder() -> Path:
+    """Where a user keeps what belongs to all projects: extension modules, an environment."""
+    return Path.home() / ".taskweaver"
 
 
 def find_app_dir(start: Path | None = None) -> Path:
@@ -255,8 +289,7 @@ def _read(reader: SettingsReader, folder: Path) -> Config:
         name: reader.section(name, kind) for name, kind in _section_classes().items()
     }
     config = Config(app_base_dir=folder, llm=_llm(reader), **sections)
-    if reader.mistakes:
-        raise ConfigError("Some settings cannot be used. " + " ".join(reader.mistakes))
+    reader.raise_mistakes()
     return config
 
 
@@ -288,10 +321,16 @@ def _section_classes() -> dict[str, type[Any]]:
     return {name: kind for name, kind in kinds.items() if kind not in (Path, LlmConfig)}
 
 
-def _known_names() -> Iterator[str]:
-    for section, kind in _section_classes().items():
-        yield from (f"{section}.{entry.name}" for entry in fields(kind))
-    yield from ("llm.api_type", "ext_llms.llm_configs")
+def _known_names() -> dict[str, str]:
+    """Every setting, with the variable that sets it besides the one named after it."""
+    names = ["llm.api_type", "ext_llms.llm_configs"]
     for name in _MODEL_SETTINGS.split():
-        yield f"llm.{name}"
-        yield from (f"llm.{provider}.{name}" for provider in _PROVIDERS.split())
+        names += [f"llm.{name}", *(f"llm.{provider}.{name}" for provider in _PROVIDERS.split())]
+    known = dict.fromkeys(names, "")
+    for section, kind in _section_classes().items():
+        known |= _names_in(section, kind)
+    return known
+
+
+def _names_in(section: str, kind: type[Any]) -> dict[str, str]:
+    return {f"{section}.{entry.name}": entry.metadata.get("variable", "") for entry in fields(kind)}

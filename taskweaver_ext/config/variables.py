@@ -1,8 +1,12 @@
-"""What our own environment variables say, beside the settings of a project."""
+"""What our own environment variables say, beside the settings of a project.
+
+Read at the doors (`Environment`, tools, commands) and handed down from there.
+"""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -22,6 +26,16 @@ _TOOL_MODES: dict[str, ToolMode] = {
 """What TASKWEAVER_PY may say."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tracing:
+    """What is logged of kernels, to look for a fault."""
+
+    messages: bool = False
+    """Every message to and from them."""
+    stages: bool = False
+    """The stages of their starts."""
+
+
 def wants_color() -> bool:
     """Whether colours may be shown on a terminal."""
     return not os.environ.get("NO_COLOR") and not has_simple_terminal()
@@ -30,37 +44,6 @@ def wants_color() -> bool:
 def has_simple_terminal() -> bool:
     """Whether our terminal, should we have one, can only print lines, or nobody says what it is."""
     return os.environ.get("TERM", "") in ("", "dumb", "unknown")
-
-
-def docker_host() -> str:
-    """The address of the Docker engine."""
-    return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
-
-
-def gateway_url() -> str:
-    """The address of the gateway to use; empty: the one that processes of this user share."""
-    return os.environ.get("TASKWEAVER_GATEWAY_URL", "")
-
-
-def gateway_token() -> str:
-    """What lets us in there."""
-    return os.environ.get("TASKWEAVER_GATEWAY_TOKEN", "")
-
-
-def gateway_ca_file() -> Path | None:
-    """Certificates to trust there instead of the system's, if the environment names some."""
-    path = os.environ.get("TASKWEAVER_GATEWAY_CA_FILE", "")
-    return Path(path).expanduser() if path else None
-
-
-def gateway_kernel() -> str:
-    """The gateway's kernelspec to use."""
-    return os.environ.get("TASKWEAVER_GATEWAY_KERNEL") or "python3"
-
-
-def home_folder() -> Path:
-    """Where a user keeps what belongs to all projects: extension modules, an environment."""
-    return Path.home() / ".taskweaver"
 
 
 def cache_home() -> Path | None:
@@ -83,14 +66,11 @@ def skips_python_check() -> bool:
     return _is_set("TASKWEAVER_PYTHON_SKIP_CHECK")
 
 
-def traces_messages() -> bool:
-    """Whether every message to and from kernels is to be logged."""
-    return _is_set("TASKWEAVER_PYTHON_IPC_TRACE")
-
-
-def debugs_startup() -> bool:
-    """Whether the stages of a kernel's start are to be logged."""
-    return _is_set("TASKWEAVER_DEBUG_STARTUP")
+def tracing() -> Tracing:
+    """What of kernels is to be logged."""
+    return Tracing(
+        messages=_is_set("TASKWEAVER_PYTHON_IPC_TRACE"), stages=_is_set("TASKWEAVER_DEBUG_STARTUP")
+    )
 
 
 def _is_set(variable: str) -> bool:

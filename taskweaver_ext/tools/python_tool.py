@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.sessions.startup_scripts import module_folders
 from taskweaver_ext.closing import Closeable
+from taskweaver_ext.config import settings as config
 from taskweaver_ext.errors import KernelDiedError, KernelError, SessionError
 from taskweaver_ext.machine.owned_folders import GivenFolder
 from taskweaver_ext.tools.python_call import (
@@ -103,7 +103,7 @@ class PythonTool(Closeable):
             python=python,
             env=env,
             prelude=prelude,
-            modules=module_folders(self._cwd) if modules is None else modules,
+            modules=_module_folders(self._cwd) if modules is None else modules,
             max_kernels=max_kernels,
             idle_seconds=idle_seconds,
             max_deaths_in_a_row=MAX_DEATHS_IN_A_ROW,
@@ -336,3 +336,15 @@ class _Queue:
                     self._holder = None
                 self._waiting.remove(ticket)
                 self._changed.notify_all()
+
+
+def _module_folders(cwd: Path) -> tuple[Path, ...]:
+    """Where modules are kept: the user's, then those of the project that `cwd` is in.
+
+    A folder is a project's only if there is a configuration file, because what is in it runs.
+    """
+    folders = [config.home_folder() / "modules"]
+    project = config.find_app_dir(cwd)
+    if (project / config.FILE_NAME).is_file():
+        folders.append(project / "modules")
+    return tuple(folders)

@@ -111,15 +111,28 @@ def test_json_tells_the_same_and_a_key_is_never_shown(
 
 
 def test_an_engine_without_the_image_of_kernels_is_told_how_to_get_it(
-    engine: str, monkeypatch: pytest.MonkeyPatch
+    engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(Engine, "has_image", False)
     monkeypatch.setenv("DOCKER_HOST", engine)
 
-    found = doctor._check_docker()
+    found = doctor._check_docker(tmp_path)
 
     assert found.status == "ok"
     assert "without the image of kernels; build it with: taskweaver-ext image build" in found.detail
+
+
+def test_the_engine_and_the_image_of_a_project_are_checked(
+    engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Engine, "has_image", False)
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    settings = {"execution_service.engine_url": engine, "execution_service.custom_image": "mine:1"}
+    (tmp_path / "taskweaver_config.json").write_text(json.dumps(settings))
+
+    found = doctor._check_docker(tmp_path)
+
+    assert found.detail == f"engine 28.0.1 at {engine}, without the image mine:1"
 
 
 def test_an_interpreter_that_cannot_run_kernels_is_a_failure_with_a_remedy(

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,68 @@ def test_what_is_set_nowhere_may_depend_on_the_kernel_mode(
 
     assert load(given) == rounds
     assert load({**given, name: 7}) == 7
+
+
+ENGINE, GATEWAY = "execution_service.engine_url", "execution_service.gateway_url"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "environ", "url"),
+    [
+        ({}, {}, "tcp://file"),
+        ({}, {"DOCKER_HOST": "tcp://known"}, "tcp://known"),
+        (
+            {},
+            {"DOCKER_HOST": "tcp://known", "EXECUTION_SERVICE_ENGINE_URL": "tcp://own"},
+            "tcp://own",
+        ),
+        ({ENGINE: "tcp://code"}, {"DOCKER_HOST": "tcp://known"}, "tcp://code"),
+    ],
+)
+def test_a_variable_that_others_know_sets_the_engine_too(
+    tmp_path: Path, overrides: Mapping[str, object], environ: Mapping[str, str], url: str
+) -> None:
+    write_settings(tmp_path, {ENGINE: "tcp://file"})
+
+    loaded = config.load(tmp_path, overrides=overrides, environ=environ)
+
+    assert loaded.execution_service.engine_url == url
+
+
+def test_a_gateway_is_given_no_token_that_was_set_for_another(tmp_path: Path) -> None:
+    write_settings(
+        tmp_path,
+        {
+            GATEWAY: "http://file",
+            "execution_service.gateway_token": "of the file",
+            "execution_service.gateway_kernel": "of the file",
+            "execution_service.gateway_ca_file": "of the file",
+        },
+    )
+
+    def load(**environ: str) -> config.ExecutionServiceConfig:
+        return config.load(tmp_path, environ=environ).execution_service
+
+    of_file, elsewhere = load(), load(TASKWEAVER_GATEWAY_URL="http://variable")
+    assert (of_file.gateway_url, of_file.gateway_token) == ("http://file", "of the file")
+    assert of_file.gateway_ca_file == tmp_path / "of the file"
+    assert (elsewhere.gateway_url, elsewhere.gateway_token) == ("http://variable", "")
+    assert (elsewhere.gateway_kernel, elsewhere.gateway_ca_file) == ("python3", None)
+    assert load(TASKWEAVER_GATEWAY_TOKEN="newer").gateway_token == "newer"
+    assert load(TASKWEAVER_GATEWAY_TOKEN="newer").gateway_url == "http://file"
+    assert "of the file" not in repr(replace(of_file, gateway_kernel="", gateway_ca_file=None))
+
+
+def test_without_a_project_variables_say_where_code_runs() -> None:
+    environ = {"TASKWEAVER_GATEWAY_URL": "http://variable", "TASKWEAVER_GATEWAY_CA_FILE": "ca.pem"}
+
+    service = config.load_execution_service(environ)
+
+    assert service.gateway_url == "http://variable"
+    assert service.gateway_ca_file == Path("ca.pem")
+    assert service.engine_url == "unix:///var/run/docker.sock"
+    with pytest.raises(ConfigError, match="EXECUTION_SERVICE_SPARE_KERNELS"):
+        config.load_execution_service({"EXECUTION_SERVICE_SPARE_KERNELS": "many"})
 
 
 def test_no_allowed_modules_is_not_the_same_as_an_empty_list(tmp_path: Path) -> None:

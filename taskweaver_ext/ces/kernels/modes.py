@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -22,6 +22,7 @@ from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.ces.programs.site import ProgramSites
 from taskweaver_ext.config.settings import EnvMode as EnvMode
+from taskweaver_ext.config.settings import ExecutionServiceConfig
 from taskweaver_ext.machine.child_environment import child_environment, granted_by_name
 from taskweaver_ext.machine.interpreters import environment_of, find_python
 
@@ -42,6 +43,7 @@ class KernelSourceSettings:
     warm_start: bool = True
     preload: Sequence[str] = ()
     spare_kernels: int = 0
+    service: ExecutionServiceConfig = field(default_factory=ExecutionServiceConfig)
     container: ContainerSettings | None = None
     gateway: GatewaySettings | None = None
 
@@ -113,6 +115,28 @@ class LocalKernels:
 # Only callers that use containers or gateways pay for their machinery: below it is imported late.
 
 
+def container_settings(service: ExecutionServiceConfig) -> ContainerSettings:
+    """How containers are made with the engine and the image that are set."""
+    from taskweaver_ext.ces.kernels.container.description import ContainerSettings
+
+    settings = ContainerSettings(engine_url=service.engine_url)
+    return replace(settings, image=service.custom_image) if service.custom_image else settings
+
+
+def _named_gateway(service: ExecutionServiceConfig) -> GatewaySettings | None:
+    """The gateway that is set; None where none is."""
+    from taskweaver_ext.ces.kernels.gateway.api import GatewaySettings
+
+    if not service.gateway_url:
+        return None
+    return GatewaySettings(
+        url=service.gateway_url,
+        token=service.gateway_token,
+        kernel_name=service.gateway_kernel,
+        ca_file=service.gateway_ca_file,
+    )
+
+
 class ContainerKernels:
     """Kernels in containers; they share a ZeroMQ context."""
 
@@ -122,14 +146,13 @@ class ContainerKernels:
 
     def start(self, session_id: str, cwd: Path) -> StartedKernel:
         """Start a container with a kernel."""
-        from taskweaver_ext.ces.kernels.container.description import ContainerSettings
         from taskweaver_ext.ces.kernels.container.host import (
             ContainerKernelHost,
             ContainerKernelSettings,
         )
 
         settings = ContainerKernelSettings(
-            container=self._settings.container or ContainerSettings(),
+            container=self._settings.container or container_settings(self._settings.service),
             cwd=cwd,
             env_id=self._settings.env_id,
             session_id=session_id,
@@ -155,10 +178,11 @@ class GatewayKernels:
             GatewayKernelSettings,
             start_behind_gateway,
         )
-        from taskweaver_ext.ces.kernels.gateway.shared_gateway import find_gateway
+        from taskweaver_ext.ces.kernels.gateway.shared_gateway import SharedGateway
 
+        named = self._settings.gateway or _named_gateway(self._settings.service)
         settings = GatewayKernelSettings(
-            gateway=self._settings.gateway or find_gateway(),
+            gateway=named or SharedGateway().connect(),
             cwd=cwd,
             env_id=self._settings.env_id,
             session_id=session_id,
@@ -173,22 +197,22 @@ class GatewayKernels:
 
 @contextlib.contextmanager
 def _programs_here(
-    _cwd: Path, limits: ProgramLimits
+    _cwd: Path, limits: ProgramLimits, _service: ExecutionServiceConfig
 ) -> Iterator[tuple[ProgramSites, ProgramLimits]]:
     yield LocalSites(), limits
 
 
 @contextlib.contextmanager
 def _programs_in_container(
-    cwd: Path, limits: ProgramLimits
+    cwd: Path, limits: ProgramLimits, service: ExecutionServiceConfig
 ) -> Iterator[tuple[ProgramSites, ProgramLimits]]:
-    from taskweaver_ext.ces.kernels.container.description import ContainerSettings
     from taskweaver_ext.ces.kernels.container.limits import ContainerLimits
     from taskweaver_ext.ces.kernels.container.program_container import ProgramContainer
 
     sizes = {"memory_bytes": limits.memory_bytes, "file_bytes": limits.file_bytes}
     given = ContainerLimits(**{name: size for name, size in sizes.items() if size is not None})
-    container = ProgramContainer(cwd, ContainerSettings(limits=given), name="exec")
+    settings = replace(container_settings(service), limits=given)
+    container = ProgramContainer(cwd, settings, name="exec")
     try:
         yield container, ProgramLimits(cpu_seconds=limits.cpu_seconds)
     finally:
@@ -204,11 +228,14 @@ class KernelMode:
     programs: Literal["here", "beside the kernel", "refused"]
     """Where a session's shell and one-shot programs run."""
     program_sites: (
-        Callable[[Path, ProgramLimits], AbstractContextManager[tuple[ProgramSites, ProgramLimits]]]
+        Callable[
+            [Path, ProgramLimits, ExecutionServiceConfig],
+            AbstractContextManager[tuple[ProgramSites, ProgramLimits]],
+        ]
         | None
     )
-    """For programs alone, without a session: where they run, given the folder they see and what
-    they may use, and which of these limits are left to each program. None: nowhere."""
+    """For programs alone, without a session: where they run, given the folder they see, what they
+    may use and what is set, and which of these limits are left to each. None: nowhere."""
     is_confined: bool
     """Whether code reaches nothing of this machine but its working directory, which then may
     not hold the session's records, and a shell command needs no approval."""

@@ -64,6 +64,7 @@ class KernelSession:
         max_output_bytes: int,
         startup_scripts: StartupScripts,
         max_deaths_in_a_row: int,
+        traces_start: bool = False,
     ) -> None:
         self._id = session_id
         self._folder = folder
@@ -82,7 +83,13 @@ class KernelSession:
             session_id, startup_scripts, self._ask_runtime, lambda: self._kernel.is_dead
         )
         self._supervisor = KernelSupervisor(
-            session_id, self._kernel, self._setup, pool, self._slot, max_deaths_in_a_row
+            session_id,
+            self._kernel,
+            self._setup,
+            pool,
+            self._slot,
+            max_deaths_in_a_row,
+            traces_start=traces_start,
         )
         self._starting: threading.Thread | None = None
         self._variables: dict[str, str] = {}

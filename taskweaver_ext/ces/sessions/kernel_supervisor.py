@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 from taskweaver_ext.ces.execution.cancellation import CancellationToken
@@ -31,6 +32,8 @@ class KernelSupervisor:
         pool: KernelPool,
         slot: KernelSlot,
         max_deaths_in_a_row: int,
+        *,
+        traces_start: bool,
     ) -> None:
         self._session_id = session_id
         self._kernel = kernel
@@ -38,6 +41,7 @@ class KernelSupervisor:
         self._pool = pool
         self._slot = slot
         self._max_deaths_in_a_row = max_deaths_in_a_row
+        self._traces_start = traces_start
         self._failed_start: tuple[float, TaskWeaverError] | None = None
         """When a start that no caller waited for has failed, and why."""
         self._deaths: list[str] = []
@@ -46,7 +50,8 @@ class KernelSupervisor:
 
     def start(self, token: CancellationToken) -> None:
         """Start a kernel and put into it what every kernel of the session has."""
-        with startup_stages(self._session_id):
+        is_traced = self._traces_start
+        with startup_stages(self._session_id) if is_traced else contextlib.nullcontext():
             try:
                 self._pool.start(self._slot, self._kernel.open, token)
                 while not self._setup.install():

@@ -13,9 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from taskweaver_ext.config import settings as config
-from taskweaver_ext.config import variables
-
 SCRIPT_SECONDS = 60.0
 """How long one script may take."""
 
@@ -53,18 +50,6 @@ class StartupScripts:
             scripts.append(StartupScript(label="the prelude", source=self._prelude))
         paths = {path.stem: path for folder in self._folders for path in folder.glob("*.py")}
         return scripts + [_read_module(paths[name]) for name in sorted(paths)]
-
-
-def module_folders(cwd: Path) -> tuple[Path, ...]:
-    """Where modules are kept: the user's, then those of the project that `cwd` is in.
-
-    A folder is a project's only if there is a configuration file, because what is in it runs.
-    """
-    folders = [variables.home_folder() / "modules"]
-    project = config.find_app_dir(cwd)
-    if (project / config.FILE_NAME).is_file():
-        folders.append(project / "modules")
-    return tuple(folders)
 
 
 def _read_module(path: Path) -> StartupScript:

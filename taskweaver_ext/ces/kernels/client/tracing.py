@@ -1,7 +1,7 @@
-"""For those who look for a fault: every message to and from kernels, every stage of a start.
+"""To look for a fault: every message to and from kernels, every stage of a start.
 
-Both are asked for by environment variables (`config.py` reads them) and go to this module's
-logger. Who does not ask pays nothing: connections are wrapped only then.
+Both are asked for by `Tracing` and go to this module's logger. Otherwise they cost nothing:
+connections are wrapped only then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from taskweaver_ext.ces.kernels.client.host import (
     Received,
     StartedKernel,
 )
-from taskweaver_ext.config import variables
 
 LOGGER_NAME = __name__
 
@@ -28,10 +27,8 @@ _MAX_CHARACTERS = 1000
 _log = logging.getLogger(LOGGER_NAME)
 
 
-def traced_if_wanted(kernel: StartedKernel, name: str) -> StartedKernel:
-    """The kernel, with a connection that logs what goes through it if that is asked for."""
-    if not variables.traces_messages():
-        return kernel
+def traced(kernel: StartedKernel, name: str) -> StartedKernel:
+    """The kernel, with a connection that logs what goes through it."""
     return replace(kernel, connection=TracedConnection(kernel.connection, name))
 
 
@@ -91,10 +88,7 @@ _clock: ContextVar[_Clock | None] = ContextVar("startup_clock", default=None)
 
 @contextlib.contextmanager
 def startup_stages(name: str) -> Iterator[None]:
-    """Log the stages that are reached within the block, if that is asked for."""
-    if not variables.debugs_startup():
-        yield
-        return
+    """Log the stages that are reached within the block."""
     now = time.monotonic()
     token = _clock.set(_Clock(name, now, now))
     try:

@@ -44,7 +44,6 @@ from taskweaver_ext.ces.kernels.container.spawner import (
     SharedFolderSpawnerChannel,
     SpawnerChannel,
 )
-from taskweaver_ext.config import variables
 from taskweaver_ext.machine.owned_folders import Owner, make_owned_folder
 
 
@@ -74,7 +73,7 @@ class PreparedContainer:
         self.request = request
         self.key = uuid.uuid4().hex
         """Known to us and to what we start in it."""
-        self.engine = shared_engine(settings.engine_url or variables.docker_host())
+        self.engine = shared_engine(settings.engine_url)
         mounted = [request.cwd, *map(Path, settings.read_only_mounts)]
         refuse_forbidden_mounts(mounted, forbidden_mounts(self.engine.url))
         self.transport: Transport = settings.transport or (

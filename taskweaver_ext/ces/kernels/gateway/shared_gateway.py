@@ -27,7 +27,7 @@ from typing import IO
 import httpx
 
 from taskweaver_ext.ces.kernels.gateway.api import GatewaySettings
-from taskweaver_ext.config import variables
+from taskweaver_ext.config.settings import home_folder
 from taskweaver_ext.errors import ConfigError, KernelStartError
 from taskweaver_ext.machine.child_environment import child_environment
 
@@ -73,19 +73,7 @@ class RunningGateway:
 
 def default_folder() -> Path:
     """Where this user's gateway on this machine leaves its files; homes may be shared."""
-    return variables.home_folder() / "gateway" / socket.gethostname()
-
-
-def find_gateway() -> GatewaySettings:
-    """The gateway that is configured, else the shared one, which is started if need be."""
-    if url := variables.gateway_url():
-        return GatewaySettings(
-            url=url,
-            token=variables.gateway_token(),
-            kernel_name=variables.gateway_kernel(),
-            ca_file=variables.gateway_ca_file(),
-        )
-    return SharedGateway().connect()
+    return home_folder() / "gateway" / socket.gethostname()
 
 
 class SharedGateway:

@@ -11,7 +11,6 @@ import pytest
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.results import ExecutionStatus
 from taskweaver_ext.ces.kernels.gateway.api import GatewaySettings
-from taskweaver_ext.ces.kernels.gateway.shared_gateway import find_gateway
 from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.errors import ConfigError, KernelStartError
 from tests.support.executions import digest_of, digest_of_stdout
@@ -99,7 +98,7 @@ def test_the_environment_names_gateway_token_and_certificate(
     monkeypatch.setenv("TASKWEAVER_GATEWAY_TOKEN", TOKEN)
     monkeypatch.setenv(variable, str(CERTIFICATE))
 
-    with Environment(tmp_path, EnvMode.Gateway, gateway=find_gateway()) as environment:
+    with Environment(tmp_path, EnvMode.Gateway) as environment:
         environment.start_session("s1")
         result = environment.execute_code("s1", "6 * 7")
 
