@@ -1,4 +1,7 @@
-"""How the client of a container's spawner reaches it: through a shared folder, or by a port."""
+"""How the client of a container's spawner reaches it: through a shared folder, or by a port.
+
+Both sides send each other frames of JSON.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,24 @@ import array
 import contextlib
 import errno
 import hmac
+import json
 import os
 import secrets
 import socket
+import struct
 import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..kernel.wire import CHALLENGE_BYTES, PROOF_BYTES, proof, receive_exactly
 from .copying import Copying
-from .json_frames import pack_frame, read_frames
 
+FRAME = struct.Struct("!I")
+"""What comes before each message: how long it is."""
+LONGEST_FRAME = (1 << 32) - 1
 CONTROL = "control".ljust(32)
 """What the first connection calls itself; those for streams have names of the same length."""
 
@@ -31,6 +38,29 @@ _RETRY_SECONDS = 0.1
 _MAX_REFUSED = 100
 _MAX_ENDED_COPIES = 100
 """So many streams that have ended can still be asked about."""
+
+
+def pack_frame(message: Mapping[str, Any]) -> bytes:
+    """A message as it is sent."""
+    content = json.dumps(message).encode()
+    return FRAME.pack(len(content)) + content
+
+
+def read_frames(unread: bytearray, max_bytes: int = LONGEST_FRAME) -> list[dict[str, Any]]:
+    """Remove and return the messages that are whole; raises ValueError for what none of ours is."""
+    found = []
+    while len(unread) >= FRAME.size:
+        (size,) = FRAME.unpack_from(unread)
+        if size > max_bytes:
+            raise ValueError("too long")
+        if len(unread) < FRAME.size + size:
+            break
+        message = json.loads(bytes(unread[FRAME.size : FRAME.size + size]))
+        if not isinstance(message, dict):
+            raise ValueError("not a message")
+        found.append(message)
+        del unread[: FRAME.size + size]
+    return found
 
 
 class FolderChannel:

@@ -19,7 +19,7 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.events import LateOutput, StatusChanged
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus, KernelDeath
 from taskweaver_ext.ces.executors import ExecutorRegistry
-from taskweaver_ext.ces.inside.spawner.json_frames import FRAME
+from taskweaver_ext.ces.inside.spawner.spawner_channels import FRAME
 from taskweaver_ext.ces.kernels.container import program, spawner
 from taskweaver_ext.ces.kernels.container.description import ContainerSettings
 from taskweaver_ext.ces.kernels.container.limits import ContainerLimits
