@@ -12,6 +12,7 @@ import hmac
 import json
 import os
 import secrets
+import select
 import socket
 import struct
 import tempfile
@@ -121,7 +122,7 @@ class PortChannel:
         self._arrived = threading.Condition()
         self._connections: dict[str, socket.socket] = {}
         self._refused: deque[str] = deque(maxlen=_MAX_REFUSED)
-        """Names of connections that may still be on their way, and are not wanted any more."""
+        """Names of connections that are closed, or will be when they come."""
         threading.Thread(target=self._accept, daemon=True).start()
         self._socket = self._claim(CONTROL, None)
         self._unread = bytearray()
@@ -201,16 +202,28 @@ class PortChannel:
 
     def _claim(self, name: str, seconds: float | None = _STREAM_SECONDS) -> socket.socket:
         with self._arrived:
-            if not self._arrived.wait_for(lambda: name in self._connections, seconds):
-                self._refused.append(name)
-                raise TimeoutError(errno.ETIMEDOUT, f"the client has not opened {name}")
-            return self._connections.pop(name)
+            self._arrived.wait_for(
+                lambda: name in self._connections or name in self._refused, seconds
+            )
+            if name in self._connections:
+                return self._connections.pop(name)
+            self._refused.append(name)
+            raise TimeoutError(errno.ETIMEDOUT, f"the client has not opened {name}")
 
     def _refuse(self, names: Iterable[str]) -> None:
         """Close the connections of these names, also those that are still to come."""
         for name in names:
             with contextlib.suppress(TimeoutError):
                 self._claim(name, 0).close()
+
+    def _close_abandoned(self) -> None:
+        """Close what the client has closed without asking for anything that uses it."""
+        for name, connection in list(self._connections.items()):
+            poller = select.poll()
+            poller.register(connection, select.POLLRDHUP)
+            if poller.poll(0):
+                self._refused.append(name)
+                self._connections.pop(name).close()
 
     def _accept(self) -> None:
         while True:
@@ -233,6 +246,7 @@ class PortChannel:
                 connection.settimeout(None)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 with self._arrived:
+                    self._close_abandoned()
                     if name not in self._refused:
                         self._connections[name] = connection
                         self._arrived.notify_all()

@@ -84,12 +84,12 @@ class PreparedContainer:
         if self.transport == "tcp" and not settings.has_network:
             self.network = ensure_closed_network(self.engine)
         self.folder = make_owned_folder(parent=Path("/tmp"))
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(shutil.rmtree, self.folder, ignore_errors=True)
             self.spawner_channel = self._open_spawner_channel()
-        except OSError:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            raise
-        self._cleaning = start_removing_leftovers(self.engine)
+            undo.callback(self.spawner_channel.close)
+            self._cleaning = start_removing_leftovers(self.engine)
+            undo.pop_all()
 
     def chown(self, path: Path) -> None:
         """Let the container's user own a file of ours, if that is another user than we are."""
