@@ -14,13 +14,12 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 import click
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.kernels.container.engine_advice import Trouble, advice_about_engine
 from taskweaver_ext.config import settings as config
 from taskweaver_ext.errors import ConfigError, TaskWeaverError
 from taskweaver_ext.llm.model_settings import ModelSettings
@@ -28,6 +27,9 @@ from taskweaver_ext.machine.child_environment import child_environment
 from taskweaver_ext.machine.interpreters import explain_why_unusable, find_python
 from taskweaver_ext.machine.owned_folders import remove_abandoned_folders
 from taskweaver_ext.session.folders import session_folders, size_of
+
+if TYPE_CHECKING:
+    from taskweaver_ext.ces.kernels.container.engine import Trouble
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_IPYKERNEL = (6, 29)
@@ -293,6 +295,8 @@ def _check_docker(project: Path | None) -> Finding:
 
 
 def _no_docker(detail: str, address: str, trouble: Trouble = "absent") -> Finding:
+    from taskweaver_ext.ces.kernels.container.engine import advice_about_engine
+
     advice = f"{advice_about_engine(address, trouble)}; local kernels need no Docker"
     return Finding(name="docker", status="warning", detail=detail, advice=advice)
 

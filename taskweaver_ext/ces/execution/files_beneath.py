@@ -60,7 +60,7 @@ def open_beneath(folder: Path, path: str) -> int:
         raise OSError(errno.EINVAL, "The path is not one beneath the folder", path)
     if os.open not in os.supports_dir_fd:
         return _open_resolved(folder.resolve(), parts)
-    with _opened_folder(folder, parts[:-1], path) as directory:
+    with opened_folder(folder, parts[:-1], path) as directory:
         # Looked at before opening, because opening a device can have effects of its own.
         _refuse_special(os.stat(parts[-1], dir_fd=directory, follow_symlinks=False), path)
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
@@ -76,7 +76,7 @@ def regular_file_beneath(folder: Path, path: str) -> Path | None:
     root = folder.resolve()
     try:
         parts = Path(os.path.normpath(root / path)).relative_to(root).parts
-        with _opened_folder(root, parts[:-1], path) as directory:
+        with opened_folder(root, parts[:-1], path) as directory:
             found = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
     except (ValueError, OSError, IndexError):  # it is elsewhere, not there, or the folder itself
         return None
@@ -94,8 +94,12 @@ def list_files(folder: Path) -> FolderListing:
 
 
 @contextlib.contextmanager
-def _opened_folder(folder: Path, parts: Sequence[str], path: str) -> Iterator[int]:
-    """Open the folder that these parts lead to, each relative to the one before it."""
+def opened_folder(folder: Path, parts: Sequence[str], path: str = "") -> Iterator[int]:
+    """Open the folder that these parts lead to, each relative to the one before it.
+
+    Raises:
+        OSError: One of them is not there, no folder, or a link; then it names `path`.
+    """
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in parts:

@@ -1,4 +1,7 @@
-"""How the client of a container's spawner reaches it: through a shared folder, or by a port."""
+"""How the client of a container's spawner reaches it: through a shared folder, or by a port.
+
+Both sides send each other frames of JSON.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,25 @@ import array
 import contextlib
 import errno
 import hmac
+import json
 import os
 import secrets
+import select
 import socket
+import struct
 import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..kernel.wire import CHALLENGE_BYTES, PROOF_BYTES, proof, receive_exactly
 from .copying import Copying
-from .json_frames import pack_frame, read_frames
 
+FRAME = struct.Struct("!I")
+"""What comes before each message: how long it is."""
+LONGEST_FRAME = (1 << 32) - 1
 CONTROL = "control".ljust(32)
 """What the first connection calls itself; those for streams have names of the same length."""
 MAX_ENDED_COPIES = 100
@@ -31,6 +39,29 @@ _PROOF_SECONDS = 1.0
 _STREAM_SECONDS = 10.0
 _RETRY_SECONDS = 0.1
 _MAX_REFUSED = 100
+
+
+def pack_frame(message: Mapping[str, Any]) -> bytes:
+    """A message as it is sent."""
+    content = json.dumps(message).encode()
+    return FRAME.pack(len(content)) + content
+
+
+def read_frames(unread: bytearray, max_bytes: int = LONGEST_FRAME) -> list[dict[str, Any]]:
+    """Remove and return the messages that are whole; raises ValueError for what none of ours is."""
+    found = []
+    while len(unread) >= FRAME.size:
+        (size,) = FRAME.unpack_from(unread)
+        if size > max_bytes:
+            raise ValueError("too long")
+        if len(unread) < FRAME.size + size:
+            break
+        message = json.loads(bytes(unread[FRAME.size : FRAME.size + size]))
+        if not isinstance(message, dict):
+            raise ValueError("not a message")
+        found.append(message)
+        del unread[: FRAME.size + size]
+    return found
 
 
 class FolderChannel:
@@ -91,7 +122,7 @@ class PortChannel:
         self._arrived = threading.Condition()
         self._connections: dict[str, socket.socket] = {}
         self._refused: deque[str] = deque(maxlen=_MAX_REFUSED)
-        """Names of connections that may still be on their way, and are not wanted any more."""
+        """Names of connections that are closed, or will be when they come."""
         threading.Thread(target=self._accept, daemon=True).start()
         self._socket = self._claim(CONTROL, None)
         self._unread = bytearray()
@@ -171,16 +202,28 @@ class PortChannel:
 
     def _claim(self, name: str, seconds: float | None = _STREAM_SECONDS) -> socket.socket:
         with self._arrived:
-            if not self._arrived.wait_for(lambda: name in self._connections, seconds):
-                self._refused.append(name)
-                raise TimeoutError(errno.ETIMEDOUT, f"the client has not opened {name}")
-            return self._connections.pop(name)
+            self._arrived.wait_for(
+                lambda: name in self._connections or name in self._refused, seconds
+            )
+            if name in self._connections:
+                return self._connections.pop(name)
+            self._refused.append(name)
+            raise TimeoutError(errno.ETIMEDOUT, f"the client has not opened {name}")
 
     def _refuse(self, names: Iterable[str]) -> None:
         """Close the connections of these names, also those that are still to come."""
         for name in names:
             with contextlib.suppress(TimeoutError):
                 self._claim(name, 0).close()
+
+    def _close_abandoned(self) -> None:
+        """Close what the client has closed without asking for anything that uses it."""
+        for name, connection in list(self._connections.items()):
+            poller = select.poll()
+            poller.register(connection, select.POLLRDHUP)
+            if poller.poll(0):
+                self._refused.append(name)
+                self._connections.pop(name).close()
 
     def _accept(self) -> None:
         while True:
@@ -203,6 +246,7 @@ class PortChannel:
                 connection.settimeout(None)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 with self._arrived:
+                    self._close_abandoned()
                     if name not in self._refused:
                         self._connections[name] = connection
                         self._arrived.notify_all()

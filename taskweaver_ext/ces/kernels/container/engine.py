@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, Literal, TypeAlias
 
 import docker.errors
 import requests.exceptions
@@ -23,8 +23,10 @@ from docker import APIClient
 from docker.types import IPAMConfig, IPAMPool
 from docker.types.daemon import CancellableStream
 
-from taskweaver_ext.ces.kernels.container.engine_advice import Trouble, advice_about_engine
 from taskweaver_ext.ces.kernels.container.engine_events import EngineEvents, OnChange
+
+Trouble: TypeAlias = Literal["absent", "denied", "silent"]
+"""No engine listens; this user may not use it; it listens and does not answer."""
 
 LABEL = "taskweaver_ext"
 """What all labels of ours begin with, and the label of everything of ours."""
@@ -85,7 +87,7 @@ class Engine:
         version = self._ping_client.api_version
         self._client = _connect(url, _CALL_SECONDS, version)
         self._state_client = _connect(url, _STATE_SECONDS, version)
-        self._events = EngineEvents(self)
+        self._events = EngineEvents(self._open_events, self.has_ended, self.answers)
         self._traits: EngineTraits | None = None
         self._uses = itertools.count()
         self.unremoved: set[str] = set()
@@ -297,7 +299,7 @@ class Engine:
         with contextlib.suppress(NotInEngineError), _translated(self.url):
             self._client.remove_image(image, force=True)
 
-    def open_events(self) -> CancellableStream[Any]:
+    def _open_events(self) -> CancellableStream[Any]:
         """The stream of what happens to containers of ours, from now on."""
         with _translated(self.url):
             return self._client.events(decode=True, filters={"type": "container", "label": LABEL})
@@ -374,6 +376,17 @@ def _translated(url: str) -> Iterator[None]:
             trouble = "silent"
         reason = f"cannot reach Docker at {place}{_WHY[trouble]}"
         raise EngineGoneError(reason, advice_about_engine(url, trouble)) from error
+
+
+def advice_about_engine(url: str, trouble: Trouble) -> str:
+    """What to do about an engine that cannot be used; with a command, where there is one."""
+    if not url.startswith("unix://"):
+        return "Start Docker there, or correct DOCKER_HOST"
+    if trouble == "denied":
+        return "Let this user use it (sudo usermod -aG docker $USER, then log in again)"
+    action = "restart" if trouble == "silent" else "start"
+    command = f" (sudo systemctl {action} docker)" if sys.platform == "linux" else ""
+    return f"{action.title()} Docker{command}"
 
 
 def _check_listening(path: str) -> None:

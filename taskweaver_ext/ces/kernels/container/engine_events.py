@@ -6,7 +6,6 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 ContainerChange: TypeAlias = Literal[
@@ -36,19 +35,6 @@ class EventStream(Protocol):
         """End it."""
 
 
-class EventSource(Protocol):
-    """What the thread asks the engine for."""
-
-    def open_events(self) -> EventStream:
-        """The stream of what happens to containers of ours, from now on."""
-
-    def has_ended(self, container: str) -> bool:
-        """Whether a container has ended or is gone."""
-
-    def answers(self) -> bool:
-        """Whether the engine is there."""
-
-
 class EngineEvents:
     """One thread that reads the engine's events and calls the watchers of containers.
 
@@ -57,8 +43,22 @@ class EngineEvents:
         talking to the engine. The thread exists while something is watched.
     """
 
-    def __init__(self, engine: EventSource) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        open_stream: Callable[[], EventStream],
+        has_ended: Callable[[str], bool],
+        answers: Callable[[], bool],
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            open_stream: Opens the stream of what happens to containers of ours from now on.
+            has_ended: Says whether a container has ended or is gone.
+            answers: Says whether the engine is there.
+        """
+        self._open_stream = open_stream
+        self._has_ended = has_ended
+        self._answers = answers
         self._lock = threading.Lock()
         self._watchers: dict[str, OnChange] = {}
         self._listening: _Listening | None = None
@@ -68,15 +68,7 @@ class EngineEvents:
         with self._lock:
             self._watchers[container] = on_change
             if self._listening is None:
-                listening = _Listening()
-                listening.thread = threading.Thread(
-                    target=self._run,
-                    args=(listening,),
-                    name="taskweaver-engine-events",
-                    daemon=True,
-                )
-                listening.thread.start()
-                self._listening = listening
+                self._listening = _Listening(self._run)
             listening = self._listening
         # What happens before the engine listens to us would go unheard.
         listening.is_open.wait(_OPEN_SECONDS)
@@ -103,7 +95,7 @@ class EngineEvents:
         engine_is_gone = False
         while not listening.is_stopped.is_set():
             try:
-                stream = self._engine.open_events()
+                stream = self._open_stream()
                 if not listening.adopt(stream):
                     break
                 if engine_is_gone:
@@ -117,7 +109,7 @@ class EngineEvents:
                 _log.debug("the engine's events ended: %s", error)
             if listening.is_stopped.is_set():
                 break
-            if not engine_is_gone and not self._engine.answers():
+            if not engine_is_gone and not self._answers():
                 engine_is_gone = True
                 self._dispatch_to_all("engine_gone")
             listening.is_open.set()  # no caller waits for an engine that is not there
@@ -128,7 +120,7 @@ class EngineEvents:
         with self._lock:
             containers = list(self._watchers)
         for container in containers:
-            if self._engine.has_ended(container):
+            if self._has_ended(container):
                 self._dispatch(container, "die")
 
     def _dispatch(self, container: str, action: str) -> None:
@@ -144,32 +136,38 @@ class EngineEvents:
             on_change(change)
 
 
-@dataclass
 class _Listening:
-    """One run of the events thread."""
+    """One run of the events thread.
 
-    thread: threading.Thread = field(default_factory=threading.current_thread)
-    is_open: threading.Event = field(default_factory=threading.Event)
-    is_stopped: threading.Event = field(default_factory=threading.Event)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    """Guards `stream` against being opened after it was stopped."""
-    stream: EventStream | None = None
+    Threads:
+        `_lock` guards `_stream` against being opened after it was stopped.
+    """
+
+    def __init__(self, run: Callable[[_Listening], None]) -> None:
+        self.is_open = threading.Event()
+        self.is_stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._stream: EventStream | None = None
+        self._thread = threading.Thread(
+            target=run, args=(self,), name="taskweaver-engine-events", daemon=True
+        )
+        self._thread.start()
 
     def adopt(self, stream: EventStream) -> bool:
         """Keep a stream so that it can be closed; False when it is too late."""
-        with self.lock:
+        with self._lock:
             if self.is_stopped.is_set():
                 stream.close()
                 return False
-            self.stream = stream
+            self._stream = stream
             return True
 
     def stop(self) -> None:
         """Close the stream, which ends the thread, and wait for it unless the engine hangs."""
-        with self.lock:
+        with self._lock:
             self.is_stopped.set()
-            if self.stream is not None:
+            if self._stream is not None:
                 with contextlib.suppress(OSError):
-                    self.stream.close()
-        if self.thread is not threading.current_thread():
-            self.thread.join(_OPEN_SECONDS)
+                    self._stream.close()
+        if self._thread is not threading.current_thread():
+            self._thread.join(_OPEN_SECONDS)

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from taskweaver_ext.ces.execution.files_beneath import opened_folder
+
 _LOOK_SECONDS = 0.5
 _MEASURE_SECONDS = 10.0
 _MAX_DEPTH = 100
@@ -104,7 +106,7 @@ class FolderWatch:
                 total += self._limit_bytes
                 continue
             try:
-                with _opened_folder(self._folder, parts) as folder:
+                with opened_folder(self._folder, parts) as folder:
                     for name, size in self._entries(folder):
                         total += size
                         if name:
@@ -126,18 +128,3 @@ class FolderWatch:
                 with contextlib.suppress(FileNotFoundError):
                     size = max(512, entry.stat(follow_symlinks=False).st_blocks * 512)
                     yield entry.name if entry.is_dir(follow_symlinks=False) else "", size
-
-
-@contextlib.contextmanager
-def _opened_folder(root: Path, parts: tuple[str, ...]) -> Iterator[int]:
-    """A folder beneath another one, through no link; raises OSError."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(root, flags & ~os.O_NOFOLLOW)
-    try:
-        for part in parts:
-            below = os.open(part, flags, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = below
-        yield descriptor
-    finally:
-        os.close(descriptor)

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,6 @@ from taskweaver_ext.ces.kernels.container.description import (
     is_read_at_start,
 )
 from taskweaver_ext.ces.kernels.container.engine import LABEL, EngineTraits, shared_engine
-from taskweaver_ext.ces.kernels.container.forbidden_mounts import (
-    forbidden_mounts,
-    refuse_forbidden_mounts,
-)
 from taskweaver_ext.ces.kernels.container.leftovers import (
     FOLDER_LABEL,
     OWNER_LABEL,
@@ -44,7 +40,10 @@ from taskweaver_ext.ces.kernels.container.spawner import (
     SharedFolderSpawnerChannel,
     SpawnerChannel,
 )
-from taskweaver_ext.machine.owned_folders import Owner, make_owned_folder
+from taskweaver_ext.errors import KernelStartError
+from taskweaver_ext.machine.owned_folders import PREFIX, Owner, make_owned_folder, owned_parents
+
+_ENGINES = ("/run/docker.sock", "/run/containerd", "/run/podman")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +83,12 @@ class PreparedContainer:
         if self.transport == "tcp" and not settings.has_network:
             self.network = ensure_closed_network(self.engine)
         self.folder = make_owned_folder(parent=Path("/tmp"))
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(shutil.rmtree, self.folder, ignore_errors=True)
             self.spawner_channel = self._open_spawner_channel()
-        except OSError:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            raise
-        self._cleaning = start_removing_leftovers(self.engine)
+            undo.callback(self.spawner_channel.close)
+            self._cleaning = start_removing_leftovers(self.engine)
+            undo.pop_all()
 
     def chown(self, path: Path) -> None:
         """Let the container's user own a file of ours, if that is another user than we are."""
@@ -150,6 +149,28 @@ class PreparedContainer:
         if self.transport == "ipc":
             return SharedFolderSpawnerChannel(self.folder, self.chown)
         return PublishedPortSpawnerChannel(self.key)
+
+
+def forbidden_mounts(engine_url: str) -> dict[Path, str]:
+    """What code must not reach, and what it is; not even read-only: sockets seen can be used."""
+    found = {Path(path): "the socket of a container engine" for path in _ENGINES}
+    if engine_url.startswith("unix://"):
+        found[Path(engine_url.removeprefix("unix://"))] = "the engine's socket"
+    for parent in owned_parents():
+        found[parent / f"{PREFIX}*"] = "the sockets and keys of other kernels"
+    return found
+
+
+def refuse_forbidden_mounts(folders: Iterable[Path], forbidden: Mapping[Path, str]) -> None:
+    """Raise KernelStartError for a folder that holds any of these paths."""
+    for folder in folders:
+        for path, what in forbidden.items():
+            if path.resolve().is_relative_to(folder.resolve()):
+                raise KernelStartError(
+                    f"The folder {folder} cannot be given to a container: it holds {what} ({path}),"
+                    " with which code could leave the container. Choose a folder that holds only"
+                    " what the code needs."
+                )
 
 
 def _find_user(user: str | None, traits: EngineTraits) -> tuple[str, int | None]:

@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from taskweaver_ext.ces.inside.spawner.json_frames import pack_frame, read_frames
-from taskweaver_ext.ces.inside.spawner.spawner_channels import CONTROL
+from taskweaver_ext.ces.inside.spawner.spawner_channels import CONTROL, pack_frame, read_frames
 from taskweaver_ext.ces.kernels.client.wire import WireListener
 from taskweaver_ext.ces.kernels.container.connection import connect_to_port
 from taskweaver_ext.ces.kernels.container.description import INSIDE_FOLDER, PROGRAMS_PORT

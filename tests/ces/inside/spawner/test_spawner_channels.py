@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import psutil
@@ -97,6 +98,26 @@ def test_streams_that_cannot_be_copied_are_closed(
         with pytest.raises(TimeoutError):
             channel._claim(ERRORS, 0)
 
+    wait_for_descriptors(before)
+
+
+def test_a_stream_that_the_client_closes_before_it_is_used_is_closed_here(
+    channel: PortChannel, port: int
+) -> None:
+    unused, used = "unused".ljust(32), "used".ljust(32)
+    before = psutil.Process().num_fds()
+    with contextlib.ExitStack() as stack:
+        assert open_stream(port, unused, stack)
+
+    with contextlib.ExitStack() as stack:
+        assert open_stream(port, used, stack)
+        [descriptor] = channel.open_streams({"streams": [used], "with": {}})
+        os.close(descriptor)
+        started_at = time.monotonic()
+        with pytest.raises(TimeoutError):
+            channel.open_streams({"streams": [unused], "with": {}})
+
+    assert time.monotonic() - started_at < 5  # no request after it has to wait
     wait_for_descriptors(before)
 
 

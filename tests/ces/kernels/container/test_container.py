@@ -26,8 +26,12 @@ from taskweaver_ext.ces.execution.results import ExecutionStatus
 from taskweaver_ext.ces.kernels.client.wire import CONTROL_PORT, STDIN_PORT, Waker
 from taskweaver_ext.ces.kernels.container.connection import SharedFolderChannels
 from taskweaver_ext.ces.kernels.container.description import ContainerSettings
-from taskweaver_ext.ces.kernels.container.engine import Engine, EngineGoneError
-from taskweaver_ext.ces.kernels.container.engine_advice import Trouble, advice_about_engine
+from taskweaver_ext.ces.kernels.container.engine import (
+    Engine,
+    EngineGoneError,
+    Trouble,
+    advice_about_engine,
+)
 from taskweaver_ext.ces.kernels.container.failures import missing_engine
 from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.errors import KernelStartError

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from taskweaver_ext.ces.execution.files_beneath import opened_folder
 from taskweaver_ext.ces.kernels.container import folder_watch
 from taskweaver_ext.ces.kernels.container.folder_watch import FolderWatch
 from tests.support.executions import LIMIT_SECONDS
@@ -44,15 +45,14 @@ def test_the_watch_follows_no_link_that_took_a_folders_place(
     (elsewhere / "below").mkdir(parents=True)
     (elsewhere / "below" / "large").write_bytes(bytes(4 << 20))
     watch = FolderWatch(watched, 1 << 20, lambda _bytes: None, "test")
-    open_folder = folder_watch._opened_folder
 
     def exchange(root: Path, parts: tuple[str, ...]) -> AbstractContextManager[int]:
         if parts == ("folder", "below"):
             (watched / "folder").rename(tmp_path / "taken")
             (watched / "folder").symlink_to(elsewhere)
-        return open_folder(root, parts)
+        return opened_folder(root, parts)
 
-    monkeypatch.setattr(folder_watch, "_opened_folder", exchange)
+    monkeypatch.setattr(folder_watch, "opened_folder", exchange)
 
     assert watch._measure() < 1 << 20
 

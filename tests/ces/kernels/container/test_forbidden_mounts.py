@@ -8,7 +8,7 @@ import pytest
 
 from taskweaver_ext.ces.executors import ExecutorRegistry
 from taskweaver_ext.ces.kernels.container.description import ContainerSettings
-from taskweaver_ext.ces.kernels.container.forbidden_mounts import (
+from taskweaver_ext.ces.kernels.container.prepared_container import (
     forbidden_mounts,
     refuse_forbidden_mounts,
 )

@@ -19,7 +19,7 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.events import LateOutput, StatusChanged
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus, KernelDeath
 from taskweaver_ext.ces.executors import ExecutorRegistry
-from taskweaver_ext.ces.inside.spawner.json_frames import FRAME
+from taskweaver_ext.ces.inside.spawner.spawner_channels import FRAME
 from taskweaver_ext.ces.kernels.container import program, spawner
 from taskweaver_ext.ces.kernels.container.description import ContainerSettings
 from taskweaver_ext.ces.kernels.container.limits import ContainerLimits
@@ -38,6 +38,7 @@ from tests.support.executions import LIMIT_SECONDS, run, wait_until
 
 LIMITS = ContainerLimits(memory_bytes=256 << 20, processes=40, folder_bytes=30 << 20)
 COUNT = "for number in $(seq 200); do echo $number; sleep 0.05; done"
+SLEEP = ProcessSettings(path="/bin/sleep", command=("sleep", "1000"), cwd=Path("/"), environment={})
 SHELL_AND_PROGRAM = [pytest.param(False, id="shell"), pytest.param(True, id="program")]
 
 
@@ -468,15 +469,29 @@ def test_a_program_that_is_started_too_late_is_ended(
     own: ExecutorRegistry, contained: Environment, docker_client: DockerClient
 ) -> None:
     execute(own, "true", fresh=True)
-    sleep = ProcessSettings(
-        path="/bin/sleep", command=("sleep", "1000"), cwd=Path("/"), environment={}
-    )
     with (
         contained.programs("s1") as site,
         paused(contained, docker_client),
         pytest.raises(KernelError, match="is paused"),
     ):
-        site.start(sleep)
+        site.start(SLEEP)
+
+    said = "".join(execute(own, "ps -e -o args=", fresh=True).stdout)
+    assert "ps -e" in said
+    assert "sleep 1000" not in said
+
+
+def test_a_program_that_a_stalled_spawner_starts_too_late_is_ended(
+    own: ExecutorRegistry, contained: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [spawner_pid] = execute(own, "echo $PPID", fresh=True).stdout
+    signal_spawner = f"import os, signal; os.kill({spawner_pid.strip()}, signal.SIG%s)"
+    with contained.programs("s1") as site, monkeypatch.context() as impatient:
+        run(contained, signal_spawner % "STOP")
+        impatient.setattr(spawner, "_ANSWER_SECONDS", 0.5)
+        with pytest.raises(KernelError, match="has not answered in time"):
+            site.start(SLEEP)
+    run(contained, signal_spawner % "CONT")
 
     said = "".join(execute(own, "ps -e -o args=", fresh=True).stdout)
     assert "ps -e" in said
