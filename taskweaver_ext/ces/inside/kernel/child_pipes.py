@@ -12,10 +12,12 @@ import contextlib
 import fcntl
 import os
 import select
+import struct
+import termios
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_READ_BYTES = 1 << 16
+_SIZE = struct.Struct("i")
 
 
 @dataclass
@@ -41,36 +43,46 @@ class ChildPipes:
         """Route descriptors 1 and 2 to this execution; return new reading ends, if any."""
         # Code may have closed descriptor 1 or 2, and their pipes ended with that.
         if not self.may_have_children and all(known in self._pipes for known in self._current):
-            for descriptor in self._current:
-                self._pipes[descriptor].ordinal = ordinal
+            self._pass_on(ordinal)
+            return []
+        try:
+            opened = _open_pipes(len(self._kinds))
+        except OSError:  # code has used up its descriptors: those that are there must do
+            self._pass_on(ordinal)
             return []
         self.may_have_children = False
-        self._current = [
-            self._open(ordinal, kind, target)
-            for kind, target in ((self._kinds[0], 1), (self._kinds[1], 2))
-        ]
+        self._current = [reader for reader, _ in opened]
+        for index, (reader, writer) in enumerate(opened):
+            os.dup2(writer, 1 + index, inheritable=True)
+            os.close(writer)
+            decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+            self._pipes[reader] = _Pipe(ordinal, self._kinds[index], decoder)
+            self._poller.register(reader, select.POLLIN)
         return self._current
 
-    def _open(self, ordinal: int, kind: int, target: int) -> int:
-        reader, writer = map(_above_the_standard_ones, os.pipe())
-        os.set_blocking(reader, False)
-        os.dup2(writer, target, inheritable=True)
-        os.close(writer)
-        decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-        self._pipes[reader] = _Pipe(ordinal, kind, decoder)
-        self._poller.register(reader, select.POLLIN)
-        return reader
+    def _pass_on(self, ordinal: int) -> None:
+        """Let the pipes of the last execution be those of the next."""
+        for descriptor in self._current:
+            if descriptor in self._pipes:
+                self._pipes[descriptor].ordinal = ordinal
 
     def descriptors(self) -> list[int]:
         """The reading ends, for a thread that waits on them."""
         return list(self._pipes)
 
-    def read(self) -> Iterator[tuple[int, int, str]]:
-        """Give what is waiting in the pipes now: ordinal, kind, text. Never blocks."""
+    def read(self, *, is_end: bool = False) -> Iterator[tuple[int, int, str]]:
+        """Give all that is in the pipes now: ordinal, kind, text. Never blocks.
+
+        At the end of an execution half a character at the end of its pipes is given as well:
+        the rest of it, should it ever come, is late.
+        """
         for descriptor, _ in self._poller.poll(0):
             pipe = self._pipes[descriptor]
+            # Its whole content, however large a child has made the pipe, and not what comes
+            # meanwhile: a child that writes all the time must not keep us here.
+            size = _SIZE.unpack(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(_SIZE.size)))[0]
             try:
-                data = os.read(descriptor, _READ_BYTES)
+                data = os.read(descriptor, size or 1)
             except BlockingIOError:
                 continue
             text = pipe.decoder.decode(data, final=not data)
@@ -78,6 +90,11 @@ class ChildPipes:
                 self._close(descriptor)
             if text:
                 yield pipe.ordinal, pipe.kind, text
+        for descriptor in self._current if is_end else ():
+            if (current := self._pipes.get(descriptor)) and (
+                rest := current.decoder.decode(b"", final=True)
+            ):
+                yield current.ordinal, current.kind, rest
 
     def _close(self, descriptor: int) -> None:
         self._poller.unregister(descriptor)
@@ -91,6 +108,23 @@ class ChildPipes:
                 os.close(descriptor)
         self._pipes.clear()
         self._poller = select.poll()
+
+
+def _open_pipes(count: int) -> list[tuple[int, int]]:
+    """Open so many pipes, or none: reading ends that do not block, and writing ends."""
+    descriptors: list[int] = []
+    try:
+        for _ in range(count):
+            descriptors += os.pipe()
+        for index, descriptor in enumerate(descriptors):
+            descriptors[index] = _above_the_standard_ones(descriptor)
+    except OSError:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
+    for reader in descriptors[::2]:
+        os.set_blocking(reader, False)
+    return list(zip(descriptors[::2], descriptors[1::2]))  # noqa: B905 - Python 3.9 knows no strict
 
 
 def _above_the_standard_ones(descriptor: int) -> int:

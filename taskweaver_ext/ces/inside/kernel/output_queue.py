@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from .child_pipes import ChildPipes
-from .wire import HEADER, STDERR, STDOUT, FrameSender, end_with_all_children
+from .wire import ENDED, HEADER, STDERR, STDOUT, FrameSender, end_with_all_children
 
 BATCH_SECONDS = 0.015
 PARTIAL_LINE_SECONDS = 0.003
@@ -66,7 +66,8 @@ class OutputQueue:
         self._wire = wire
         self._pipes = pipes
         self._frames: list[bytes] = []
-        """What is being taken; not empty where that has failed."""
+        """What is being drained; not empty where that has failed."""
+        self._is_ending = False
         self._characters = 0
         self._last_sent = 0.0
         self._due = _NEVER
@@ -95,6 +96,11 @@ class OutputQueue:
         """Append a message of the running execution and send it, after all that came before."""
         self._append(kind, text)
         self.flush()
+
+    def end(self, text: str) -> None:
+        """Append the end of the running execution and send it, after all that came before."""
+        self._is_ending = True  # before it is there: the other thread may send it
+        self.say(ENDED, text)
 
     def say_soon(self, kind: int, text: str) -> None:
         """Append a message that is sent with what follows, or after a moment."""
@@ -148,21 +154,27 @@ class OutputQueue:
         self.flush()
 
     def _drain(self) -> bytes:
-        """Empty the pipes and the queues into frames, one for each run of one stream."""
+        """Empty the pipes and the queues into frames, one for each run of one stream.
+
+        How long the queues are is noted before the pipes are read: what was printed after a
+        child's end comes after all that the child wrote.
+        """
         frames = self._frames
-        for ordinal, kind, text in self._pipes.read():
+        is_end, self._is_ending = self._is_ending, False
+        counts = [(pending, len(pending)) for pending in tuple(self._active.values())]
+        for ordinal, kind, text in self._pipes.read(is_end=is_end):
             frames += _frame(kind, ordinal, text)
         self._characters = 0
-        for pending in tuple(self._active.values()):
-            if count := len(pending):
+        for pending, count in counts:
+            if count:
                 # Only then forgotten: code at the limit of recursion or memory may fail in here.
                 frames += _frames_of(pending.ordinal, pending[:count])
                 del pending[:count]
             if pending is not self.latest and not pending.is_scheduled:
                 self._forget(pending)
-        taken = b"".join(frames)
+        drained = b"".join(frames)
         self._frames = []
-        return taken
+        return drained
 
     def _forget(self, pending: PendingOutput) -> None:
         """Drop an earlier execution that has become silent, unless a writer has just appended."""

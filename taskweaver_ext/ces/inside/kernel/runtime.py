@@ -28,7 +28,7 @@ from .deferred_signals import DeferredSignals
 from .interrupt_watch import InterruptWatch
 from .output_queue import OutputQueue
 from .streams import TextStream
-from .wire import ENDED, HELLO, MESSAGE, STDERR, STDOUT, FrameSender
+from .wire import HELLO, MESSAGE, STDERR, STDOUT, FrameSender
 
 _STARTS_A_CHILD = frozenset(
     ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec")
@@ -126,7 +126,7 @@ class Runtime:
         except BaseException as error:  # noqa: BLE001 - the client must hear an end in any case
             self.is_in_code = False
             reply = _error_reply(error)
-        self.queue.say(ENDED, json.dumps(sendable(reply), default=str))
+        self.queue.end(json.dumps(sendable(reply), default=str))
         return reply
 
     async def _run(self, ordinal: int, request: dict[str, Any], run: Run) -> dict[str, Any]:
@@ -212,6 +212,7 @@ class Runtime:
     def _put_back_streams(self) -> None:
         """Code may replace `sys.stdout`; the next execution gets the kernel's own again."""
         for name, own in (("stdout", self.stdout), ("stderr", self.stderr)):
+            own.buffer.end_character()
             current: Any = getattr(sys, name, None)
             if current is not own:
                 try:

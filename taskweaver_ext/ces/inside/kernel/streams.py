@@ -132,3 +132,8 @@ class _ByteStream(io.RawIOBase):
         view = memoryview(data).cast("B")  # type: ignore[arg-type]
         self._stream.write(self._decoder.decode(view.tobytes()))
         return len(view)
+
+    def end_character(self) -> None:
+        """Write half a character as it is: what completes it does not come any more."""
+        if rest := self._decoder.decode(b"", final=True):
+            self._stream.write(rest)
