@@ -61,8 +61,8 @@ def test_code_whose_kernel_is_killed_just_as_it_ends_has_lost_its_variables(
 ) -> None:
     kernel = source.start("s1", tmp_path)
     host, connection = kernel.host, kernel.connection
-    gate = tmp_path / "gate"
-    code = f"import os\nwhile not os.path.exists({str(gate)!r}): pass"
+    mark, gate = tmp_path / "mark", tmp_path / "gate"
+    code = f"import os\nopen({str(mark)!r}, 'w')\nwhile not os.path.exists({str(gate)!r}): pass"
     execution = an_execution(tmp_path, code)
     reader = KernelReader(host, connection, lambda *_: None, "s1")
     kill: Any = host.kill
@@ -84,6 +84,7 @@ def test_code_whose_kernel_is_killed_just_as_it_ends_has_lost_its_variables(
     host.interrupt = lambda: None  # type: ignore[method-assign]
     reader.start()
     reader.submit(execution)
+    wait_until(mark.exists)
     execution.token.cancel(kill_after=0.5)
     result = execution.deliver()
     reader.stop()
