@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal, TypeAlias
 
 from taskweaver_ext.ces.execution.cancellation import CancellationToken
@@ -65,11 +66,12 @@ class Turns:
                 self._line.appendleft(place)
             else:
                 self._line.append(place)
-        place.token.on_cancel(self._look_again)
+        stop = partial(self._stop, place)
+        place.token.on_cancel(stop)
         try:
             yield place
         finally:
-            place.token.forget(self._look_again)
+            place.token.forget(stop)
             with self._changed:
                 had_turn = self._holder is place
                 if had_turn:
@@ -90,14 +92,16 @@ class Turns:
             return True
 
     def interrupt(self, kill_after: float | None) -> bool:
-        """Stop what runs, and what has the turn for a caller or will have it; False if nothing."""
+        """Cancel what has the turn for a caller or will have it, or else what runs; False if none.
+
+        What runs for no caller is a step of ours, such as a startup script.
+        """
         with self._changed:
             place = self._meant_place()
-            meant = (self._running, None if place is None else place.token)
-        tokens = {token for token in meant if token is not None}
-        for token in tokens:
+            token = self._running if place is None else place.token
+        if token is not None:
             token.cancel(kill_after)
-        return bool(tokens)
+        return token is not None
 
     def cancel_what_has_not_begun(self, kill_after: float) -> bool:
         """Keep the code of who has the turn from running; False if it does, or there is none.
@@ -126,9 +130,13 @@ class Turns:
             with self._changed:
                 self._running = None
 
-    def _look_again(self, _kill_after: float | None) -> None:
+    def _stop(self, place: Place, kill_after: float | None) -> None:
+        """A place was cancelled: it waits no longer, and the step of ours it waits for ends."""
         with self._changed:
             self._changed.notify_all()
+            step = self._running if self._meant_place() is place else None
+        if step is not None and step is not place.token:
+            step.cancel(kill_after)
 
     def _is_due(self, place: Place) -> bool:
         return self._holder is None and self._line[0] is place

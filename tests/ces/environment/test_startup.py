@@ -5,14 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.execution.cancellation import CancellationToken
+from taskweaver_ext.ces.execution.executor import RunOptions
+from taskweaver_ext.ces.execution.results import ExecutionStatus
 from taskweaver_ext.ces.sessions import kernel_setup
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
-from tests.support.executions import OpenEnvironment, run, wait_until
+from tests.support.executions import LIMIT_SECONDS, OpenEnvironment, run, wait_until
 
 
 @pytest.fixture
@@ -186,3 +190,37 @@ def test_a_start_that_hangs_can_be_interrupted(tmp_path: Path) -> None:
 
     assert heard.text() == "on\n"
     assert "the prelude failed: The code was interrupted." in heard.result.notices[0].message
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["the first kernel", "the next one"])
+def test_code_that_is_cancelled_does_not_wait_for_a_start_that_hangs(
+    is_first: bool, tmp_path: Path
+) -> None:
+    hangs, mark = tmp_path / "hangs", tmp_path / "mark"
+    prelude = f"""
+import os
+if os.path.exists({str(hangs)!r}):
+    open({str(mark)!r}, 'w')
+    while True: pass"""
+    token = CancellationToken()
+    with (
+        Environment(tmp_path / "work", prelude=prelude) as environment,
+        ThreadPoolExecutor() as threads,
+    ):
+        if not is_first:
+            environment.start_session("s1")
+            run(environment, "os._exit(1)")
+        hangs.touch()
+        if is_first:
+            environment.start_session("s1", wait=False)
+        running = threads.submit(environment.run, "s1", "1", RunOptions(token=token))
+        wait_until(mark.exists)
+        hangs.unlink()
+        token.cancel()
+        cancelled = running.result(LIMIT_SECONDS)
+        heard = run(environment, "print('on')")
+
+    assert cancelled.status is ExecutionStatus.CANCELLED
+    assert heard.text() == "on\n"
+    notices = [*cancelled.notices, *heard.result.notices]
+    assert any("the prelude failed: The code was interrupted." in n.message for n in notices)
