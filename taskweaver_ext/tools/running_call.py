@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -11,10 +9,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.execution.events import ExecutionEvent, StatusChanged
-from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.execution.cancellation import CancellationToken
+from taskweaver_ext.ces.execution.events import ExecutionEvent
+from taskweaver_ext.ces.execution.executor import RunOptions, new_execution_id
+from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
-from taskweaver_ext.errors import SessionError
 from taskweaver_ext.tools.cell_record import CellRecord
 from taskweaver_ext.tools.python_call import (
     STDIN_REFUSED,
@@ -40,7 +39,6 @@ class RunningCall:
 
     Threads:
         `stop` may be called from any thread, the rest by the caller's.
-        `_lock` guards what the two share.
     """
 
     def __init__(
@@ -57,76 +55,59 @@ class RunningCall:
         self._outputs = outputs
         self._timeout = timeout
         self._on_event = on_event
-        self._lock = threading.Lock()
-        self._kernel_session = ""
-        self._is_stopped = False
-        self._kill_after: float | None = None
+        self._token = CancellationToken()
+        """Of the cell that runs, and then of the next."""
 
     def stop(self, kill_after: float | None) -> None:
         """Interrupt the cell that runs, and begin none after it."""
-        with self._lock:
-            self._is_stopped = True
-            self._kill_after = kill_after
-        self._interrupt()
+        self._token.cancel(kill_after)
 
     def run_cells(self, kernel_session: str) -> list[CellResult]:
         """Run the cells in order, until one fails or the call is stopped."""
-        with self._lock:
-            self._kernel_session = kernel_session
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
         call_id = f"cell-{uuid.uuid4().hex[:12]}"
         results: list[CellResult] = []
         for number, cell in enumerate(self._call.cells, start=1):
-            if self._was_stopped():
+            if self._token.is_cancelled:
                 results.append(never_run(number, cell))
             else:
-                results.append(self._run_cell(number, cell, f"{call_id}-{number}", deadline))
+                execution_id = new_execution_id(f"{call_id}-{number}")
+                results.append(self._run_cell(kernel_session, number, cell, execution_id, deadline))
             if not results[-1].is_success:
                 break
         return results
 
     def _run_cell(
-        self, number: int, cell: Cell, execution_id: str, deadline: float | None
+        self,
+        kernel_session: str,
+        number: int,
+        cell: Cell,
+        execution_id: ExecutionId,
+        deadline: float | None,
     ) -> CellResult:
         max_text_bytes = max(_MIN_TEXT_BYTES, MAX_TEXT_BYTES // len(self._call.cells))
         record = CellRecord(self._outputs, execution_id, max_text_bytes)
-        run = _CellRun(number, cell, record, self._on_cell_event)
+        run = _CellRun(number, cell, record, self._on_event)
         try:
-            result = self._environment.execute_code(
-                self._kernel_session,
-                cell.code,
-                execution_id,
+            options = RunOptions(
+                execution_id=execution_id,
                 on_event=run.receive,
                 on_input=run.refuse_input,
                 timeout=_seconds_left(deadline),
+                token=self._token,
             )
+            result = self._environment.run(kernel_session, cell.code, options)
             return run.finish(result, self._timeout)
         finally:
             record.close()
-
-    def _on_cell_event(self, number: int, event: ExecutionEvent) -> None:
-        is_beginning = isinstance(event, StatusChanged) and event.status == "running"
-        if is_beginning and self._was_stopped():
-            self._interrupt()  # the one before came when nothing was there to be interrupted
-        if self._on_event is not None:
-            self._on_event(number, event)
-
-    def _was_stopped(self) -> bool:
-        with self._lock:
-            return self._is_stopped
-
-    def _interrupt(self) -> None:
-        with self._lock:
-            kernel_session, kill_after = self._kernel_session, self._kill_after
-        if kernel_session:
-            with contextlib.suppress(SessionError):  # it has just ended
-                self._environment.interrupt(kernel_session, kill_after)
 
 
 class _CellRun:
     """One cell while it runs."""
 
-    def __init__(self, number: int, cell: Cell, record: CellRecord, on_event: OnCellEvent) -> None:
+    def __init__(
+        self, number: int, cell: Cell, record: CellRecord, on_event: OnCellEvent | None
+    ) -> None:
         self._number = number
         self._cell = cell
         self._record = record
@@ -136,7 +117,8 @@ class _CellRun:
     def receive(self, event: ExecutionEvent) -> None:
         """Record an event, then pass it on."""
         self._record.receive(event)
-        self._on_event(self._number, event)
+        if self._on_event is not None:
+            self._on_event(self._number, event)
 
     def refuse_input(self, _prompt: str, _password: bool) -> str:
         """Answer a question with the end of the input, and remember that there was one."""
