@@ -44,7 +44,7 @@ class KernelExecutor(Executor):
 
     Threads:
         Any thread may call any method. `_lock` guards `_accepted`; `_starting` is held
-        while the session begins to start, so that there is one for all who need it.
+        while the session begins to start, so that all callers get the same one.
     """
 
     def __init__(

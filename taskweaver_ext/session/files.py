@@ -44,7 +44,7 @@ def _write(given: Mapping[str, Any], target: IO[bytes]) -> None:
         content = given.get("content") or b""
         target.write(content.encode() if isinstance(content, str) else content)
         return
-    # Opening a pipe would wait for somebody to write, and a device may never end.
+    # Opening a pipe would wait for another process to write, and a device may never end.
     if not stat.S_ISREG(os.stat(source).st_mode):
         raise OSError("it is a folder, a pipe or a device, and no ordinary file")
     with open(source, "rb") as opened:

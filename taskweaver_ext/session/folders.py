@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class FolderInUse:
-    """The folder of a living session: nobody takes it for an old one until `close`."""
+    """The folder of a living session: it is not taken for an old one until `close`."""
 
     def __init__(self, folder: Path) -> None:
         self._mark: IO[bytes] | None = None
@@ -34,7 +34,7 @@ class FolderInUse:
             _log.warning("the folder %s cannot be marked as used: %s", folder, error)
 
     def close(self) -> None:
-        """Leave the folder to whoever tidies up."""
+        """Leave the folder to those that remove old ones."""
         if self._mark is not None:
             self._mark.close()
 

@@ -268,7 +268,7 @@ class Session:
             if role is None:
                 raise SessionError(f"{post.send_from} wrote to {post.send_to!r}, who is not here.")
             post = role.reply(self.memory)
-            if not isinstance(post, Post):  # a role may be anybody's
+            if not isinstance(post, Post):  # a role may be a project's own
                 raise SessionError(
                     f"{role.alias} returned {type(post).__name__} in place of a post. A role's"
                     " reply returns what `post.end()` gives."
@@ -298,7 +298,7 @@ class Session:
             raise
         post.update_attachment(status_name(result), AttachmentType.execution_status)
         seen = describe_result(result, max_chars=MAX_KEPT_RESULT_CHARS)
-        # No event: whoever listens has seen it come.
+        # No event: listeners have seen it come.
         post.post.add_attachment(Attachment.create(AttachmentType.execution_result, seen))
         if paths := artifact_paths(result.artifact, self.cwd):
             post.update_attachment("\n".join(paths), AttachmentType.artifact_paths, extra=paths)
@@ -320,12 +320,12 @@ class Session:
     def _close(self, role: Role) -> None:
         try:
             role.close()
-        except Exception:  # it is somebody else's, and the others are still to be closed
+        except Exception:  # it may be a project's own, and the others are still to be closed
             _logger.exception("The role %s could not be closed", role.alias)
 
     @contextmanager
     def _telling(self, chat_round: Round, *, raises: bool = False) -> Iterator[None]:
-        """Tell everybody how a round goes, and keep it in a file.
+        """Tell listeners how a round goes, and keep it in a file.
 
         Args:
             raises: Whether failures of ours go on to the caller after they were told.
@@ -375,7 +375,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _explain(error: Exception, chat_round: Round) -> str:
-    """Return why a round failed, for people; what nobody foresaw is logged in full."""
+    """Return why a round failed, for people; what was not foreseen is logged in full."""
     if isinstance(error, RoundCancelledError):
         return str(error)
     if isinstance(error, TaskWeaverError):

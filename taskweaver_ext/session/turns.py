@@ -1,4 +1,4 @@
-"""One round at a time in a session, and an end that nobody waits for in vain."""
+"""One round at a time in a session, and an end that no caller waits for in vain."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SessionTurns:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Keep everybody else out for the length of a round.
+        """Keep other rounds out for the length of this one.
 
         Raises:
             SessionError: Another round is under way, or the session was stopped.

@@ -13,7 +13,7 @@ OnCancel: TypeAlias = Callable[[float | None], object]
 class CancellationToken:
     """Made for one execution; what it is cancelled for can be nothing else.
 
-    Whatever can stop the execution at the moment (the line it waits in, the reader of its
+    What can stop the execution at the moment (the line it waits in, the reader of its
     kernel, its program) says so with `on_cancel`. A wish that came earlier is not lost.
 
     Threads:

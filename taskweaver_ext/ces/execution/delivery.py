@@ -162,7 +162,7 @@ class Delivery:
 
     def _keep(self, event: ExecutionEvent, characters: int) -> _LargeEvent:
         if self._held_characters + characters > _HELD_CHARACTERS:
-            # On a full disk it stays in memory after all, as it does when nobody listens any more.
+            # On a full disk it stays in memory after all, as it does once the caller is gone.
             with contextlib.suppress(OSError, ValueError):
                 return _LargeEvent(None, characters, self._event_file.write(event))
         self._held_characters += characters

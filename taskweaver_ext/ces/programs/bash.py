@@ -235,7 +235,7 @@ class BashProcess:
         self._process.signal_members(processes, number, wait_seconds)
 
     def forget(self, command: SentCommand) -> None:
-        """Remove the names of its streams, which nobody needs once it has ended."""
+        """Remove the names of its streams, which are not needed once it has ended."""
         for name in command.names:
             self._folder.remove(name)
 

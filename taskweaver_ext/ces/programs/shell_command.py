@@ -59,12 +59,12 @@ class CommandOutput:
 
     @property
     def open_pipes(self) -> list[OutputPipe]:
-        """Those that somebody may still write to."""
+        """Those that a process may still write to."""
         return [pipe for pipe in self._pipes if pipe.is_open]
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody may still write."""
+        """Whether a process may still write."""
         return bool(self.open_pipes)
 
     @property
@@ -78,12 +78,12 @@ class CommandOutput:
             pipe.drain()
 
     def close(self) -> None:
-        """Let go of the pipes; whoever writes to them is ended by that."""
+        """Let go of the pipes; a process that writes to them is ended by that."""
         for pipe in self._pipes:
             pipe.close()
 
     def _receive(self, stream: StreamName, data: bytes) -> None:
-        if self._run is None:  # an init script is nobody's command
+        if self._run is None:  # an init script is no caller's command
             if stream == "stderr":
                 self.stderr_tail = (self.stderr_tail + data)[-_INIT_TAIL_BYTES:]
         elif not self.is_late:

@@ -65,7 +65,7 @@ class KernelSetup:
         )
 
     def pop_notices(self) -> list[Notice]:
-        """What failed since the last time that somebody asked."""
+        """What failed since the last call."""
         notices, self._notices = self._notices, []
         return notices
 

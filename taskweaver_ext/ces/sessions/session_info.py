@@ -128,7 +128,7 @@ def memory_of(pid: int | None) -> int | None:
 
 def _read_records(folders: Path) -> Iterator[SessionInfo]:
     for path in folders.glob(f"{PREFIX}*/{_RECORD}"):
-        # A folder that somebody else made may say anything, and another may be gone already.
+        # A folder that another user made may say anything, and another may be gone already.
         with contextlib.suppress(OSError, ValueError, TypeError):
             if path.stat(follow_symlinks=False).st_uid == os.getuid():
                 yield _look_again(json.loads(path.read_text()), path.with_name(_STATE))

@@ -1,4 +1,4 @@
-"""Whose turn it is on a kernel or a shell, who waits for it, which execution to interrupt."""
+"""Whose turn it is on a kernel or a shell, and which execution an interrupt is meant for."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Turns:
         return token is not None
 
     def cancel_what_has_not_begun(self, kill_after: float) -> bool:
-        """Keep the code of who has the turn from running; False if it does, or there is none.
+        """Keep the code that has the turn from running; False if it runs, or there is none.
 
         It is killed after so many seconds should it begin just now.
         """
