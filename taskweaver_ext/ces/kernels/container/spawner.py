@@ -29,7 +29,7 @@ from taskweaver_ext.ces.kernels.container.description import INSIDE_FOLDER, PROG
 
 PAUSED_SECONDS = 0.5
 """How long a paused container is waited for: it may be resumed this moment."""
-_ANSWER_SECONDS = 10.0
+ANSWER_SECONDS = 10.0
 _CONNECT_SECONDS = 20.0
 _RETRY_SECONDS = 0.02
 _SEND_SECONDS = 10
@@ -40,7 +40,7 @@ _READ_BYTES = 1 << 18
 
 def answer_seconds(*, is_paused: bool) -> float:
     """How long to wait for an answer."""
-    return PAUSED_SECONDS if is_paused else _ANSWER_SECONDS
+    return PAUSED_SECONDS if is_paused else ANSWER_SECONDS
 
 
 class SpawnerLostError(Exception):

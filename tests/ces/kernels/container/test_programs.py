@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,17 +18,11 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.events import LateOutput, StatusChanged
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus, KernelDeath
 from taskweaver_ext.ces.executors import ExecutorRegistry
-from taskweaver_ext.ces.inside.spawner.spawner_channels import FRAME
 from taskweaver_ext.ces.kernels.container import program, spawner
 from taskweaver_ext.ces.kernels.container.description import ContainerSettings
 from taskweaver_ext.ces.kernels.container.limits import ContainerLimits
 from taskweaver_ext.ces.kernels.container.monitor import ContainerMonitor
 from taskweaver_ext.ces.kernels.container.program_site import ContainerProgramSite
-from taskweaver_ext.ces.kernels.container.spawner import (
-    SpawnerClient,
-    SpawnerLostError,
-    SpawnerSilentError,
-)
 from taskweaver_ext.ces.programs.languages import Language
 from taskweaver_ext.ces.programs.site import ProcessSettings
 from taskweaver_ext.errors import KernelError
@@ -414,57 +407,6 @@ def test_programs_of_another_user_can_be_run(tmp_path: Path) -> None:
                 assert "".join(result.stdout) == "1234\nread"
 
 
-@pytest.mark.parametrize(
-    "nonsense",
-    [
-        FRAME.pack(1 << 30),
-        FRAME.pack(4) + b"null",
-        FRAME.pack(2) + b"{}",
-        FRAME.pack(3) + b"xyz",
-        FRAME.pack(13) + b'{"ended": []}',
-    ],
-)
-def test_a_spawner_that_talks_nonsense_counts_as_gone(nonsense: bytes) -> None:
-    ours, theirs = socket.socketpair()
-    lost = threading.Event()
-    client = SpawnerClient(ours, lost.set, "test")
-
-    theirs.sendall(nonsense)
-
-    assert lost.wait(LIMIT_SECONDS)
-    with pytest.raises(SpawnerLostError):
-        client.ask("ticks", {}, seconds=LIMIT_SECONDS)
-    client.close()
-    theirs.close()
-
-
-def test_a_spawner_that_does_not_answer_in_time_is_not_waited_for() -> None:
-    ours, theirs = socket.socketpair()
-    client = SpawnerClient(ours, lambda: None, "test")
-
-    with pytest.raises(SpawnerSilentError):
-        client.ask("ticks", {}, seconds=0.05)
-
-    client.close()
-    theirs.close()
-
-
-def test_a_spawner_that_reads_nothing_any_more_counts_as_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(spawner, "_SEND_SECONDS", 1)
-    ours, theirs = socket.socketpair()
-    lost = threading.Event()
-    client = SpawnerClient(ours, lost.set, "test")
-
-    with pytest.raises(SpawnerLostError):
-        client.ask("find_program", {"command": "x" * (1 << 23)}, seconds=LIMIT_SECONDS)
-
-    assert lost.wait(LIMIT_SECONDS)
-    client.close()
-    theirs.close()
-
-
 def test_a_program_that_is_started_too_late_is_ended(
     own: ExecutorRegistry, contained: Environment, docker_client: DockerClient
 ) -> None:
@@ -488,7 +430,7 @@ def test_a_program_that_a_stalled_spawner_starts_too_late_is_ended(
     signal_spawner = f"import os, signal; os.kill({spawner_pid.strip()}, signal.SIG%s)"
     with contained.programs("s1") as site, monkeypatch.context() as impatient:
         run(contained, signal_spawner % "STOP")
-        impatient.setattr(spawner, "_ANSWER_SECONDS", 0.5)
+        impatient.setattr(spawner, "ANSWER_SECONDS", 0.5)
         with pytest.raises(KernelError, match="has not answered in time"):
             site.start(SLEEP)
     run(contained, signal_spawner % "CONT")
