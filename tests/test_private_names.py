@@ -29,7 +29,6 @@ SELF = "self"
 
 STILL_LOOK_INSIDE = {
     "tests/ces/kernels/container/test_programs.py": "the programs beside a kernel",
-    "tests/ces/kernels/local/test_zygote.py": "spare kernels",
 }
 """Files that are not mended yet, and what they look at."""
 
