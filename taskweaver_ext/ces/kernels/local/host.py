@@ -43,6 +43,8 @@ from taskweaver_ext.machine.interpreters import explain_why_unusable
 from taskweaver_ext.machine.owned_folders import make_owned_folder
 
 START_SECONDS = 60.0
+SHORT_FOLDER = Path("/tmp")
+"""Where sockets lie: their paths are limited."""
 _DEATH_SECONDS = 1.0
 _LIVENESS_MILLISECONDS = 50
 _POLL_SECONDS = 0.005
@@ -50,9 +52,8 @@ _LAST_WORDS_CHARACTERS = 2000
 _CREDENTIALS = struct.Struct("3i")
 """Of who has connected to a socket: process, user and group."""
 
-_SHORT_FOLDER = Path("/tmp")
 _LONGEST_PARENT_BYTES = 75
-"""Where sockets can lie: their paths are limited to 107 bytes, or 103 on some systems."""
+"""Of the folder that sockets lie in: their paths have 107 bytes at most, or 103 on some systems."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,14 +374,14 @@ def _death_descriptor(process: _Process) -> int | None:
 
 def _make_private_folder() -> Path:
     try:
-        return make_owned_folder(parent=_SHORT_FOLDER)
+        return make_owned_folder(parent=SHORT_FOLDER)
     except OSError as error:
         temporary = tempfile.gettempdir()
         if len(os.fsencode(temporary)) <= _LONGEST_PARENT_BYTES:
             with contextlib.suppress(OSError):
                 return make_owned_folder(parent=Path(temporary))
         raise KernelStartError(
-            f"No folder for the kernel's sockets can be made in {_SHORT_FOLDER}: {error}."
+            f"No folder for the kernel's sockets can be made in {SHORT_FOLDER}: {error}."
             " Make room there, change its permissions, or set TMPDIR to a folder with a path of"
             f" at most {_LONGEST_PARENT_BYTES} bytes."
         ) from error
