@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -200,3 +201,42 @@ def test_ci_checks_and_tests_and_fails_when_one_of_them_does(
     assert modules == ["ruff", "ruff", "mypy", "tests.support.docker_engine"]
     assert " -m pytest " in copy.calls[-1]
     assert result.returncode == code
+
+
+UNSTEADY = """
+import pathlib, pytest
+
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_it(failures):
+    tries = pathlib.Path(__file__).with_name(f"tries{failures}")
+    with tries.open("a") as file:
+        file.write("x")
+    assert len(tries.read_text()) > failures
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_tests_that_were_tried_again_are_named_at_the_end(tmp_path: Path, workers: str) -> None:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+
+    def run(*options: str) -> str:
+        command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(tmp_path)]
+        command += ["-p", "tests.support.tried_again", "-n", workers, "--reruns", "2", *options]
+        return subprocess.run(
+            [*command, "test_unsteady.py"],
+            cwd=tmp_path,
+            env={**environ, "PYTHONPATH": str(PROJECT)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        ).stdout
+
+    (tmp_path / "test_unsteady.py").write_text(UNSTEADY)
+
+    *_, title, first, second, totals = filter(None, run().splitlines())
+
+    assert title.strip("= ") == "tried again"
+    assert first == "test_unsteady.py::test_it[1] (once)"
+    assert second == "test_unsteady.py::test_it[2] (2 times)"
+    assert "3 passed, 3 rerun" in totals
+    assert "tried again" not in run("-k", "0")

@@ -21,8 +21,9 @@ from taskweaver_ext.ces.kernels.container.engine import Engine, shared_engine
 from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.errors import KernelStartError
 from tests.support.containers import IMAGE
-from tests.support.docker_engine import PrivateEngine
+from tests.support.docker_engine import EngineError, PrivateEngine
 from tests.support.executions import LIMIT_SECONDS, run
+from tests.support.needs import MissingError, need
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a second engine"),
@@ -46,7 +47,7 @@ def own_engine(engine: Engine) -> Iterator[PrivateEngine]:
     """A second engine that may be stopped, with the image of the first."""
     # Sockets lie deep below it, and their paths must not be long.
     own = PrivateEngine(Path(tempfile.mkdtemp(prefix="twe-", dir="/tmp")))
-    own.start(*OPTIONS)
+    need("second engine", lambda: _start(own))
     source, target = DockerClient(base_url=engine.url), DockerClient(base_url=own.url, timeout=300)
     target.images.load(source.images.get(IMAGE).save(named=IMAGE))  # type: ignore[arg-type]
     source.close()
@@ -54,6 +55,14 @@ def own_engine(engine: Engine) -> Iterator[PrivateEngine]:
     yield own
     shared_engine(own.url).close()
     own.remove()
+
+
+def _start(own: PrivateEngine) -> None:
+    try:
+        own.start(*OPTIONS)
+    except EngineError as error:
+        own.remove()
+        raise MissingError(f"no second engine can be started: {error}") from error
 
 
 @pytest.fixture

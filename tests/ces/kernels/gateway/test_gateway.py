@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from tests.support.executions import digest_of, digest_of_stdout, run
 from tests.support.gateways import (
     TOKEN,
     GatewayProcess,
-    free_port,
+    ReservedPort,
     gateway_environment,
     kernel_gateway,
     start_kernel_gateway,
@@ -311,9 +312,9 @@ def test_an_unknown_kernelspec_names_those_there_are(
 
 
 def test_a_gateway_that_is_not_there_cannot_be_reached(tmp_path: Path) -> None:
-    url = f"http://127.0.0.1:{free_port()}"
-
-    message = start_error(GatewaySettings(url=url), tmp_path)
+    with closing(ReservedPort()) as port:  # on which nobody listens
+        url = f"http://127.0.0.1:{port.number}"
+        message = start_error(GatewaySettings(url=url), tmp_path)
 
     assert f"{url} cannot be reached" in message
 
