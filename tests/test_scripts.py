@@ -6,14 +6,18 @@ asked to do: making real environments belongs to the first start, not to the tes
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+from scripts.campaigns import __main__ as campaigns
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -201,6 +205,58 @@ def test_ci_checks_and_tests_and_fails_when_one_of_them_does(
     assert modules == ["ruff", "ruff", "mypy", "tests.support.docker_engine"]
     assert " -m pytest " in copy.calls[-1]
     assert result.returncode == code
+
+
+def test_a_campaign_gets_what_tests_need(copy: Copy) -> None:
+    copy.run("scripts/campaign", "interrupts", "--rounds", "3")
+
+    assert copy.calls[-2].endswith(f"--editable {copy.root}[test]")
+    assert copy.calls[-1] == "python -m scripts.campaigns interrupts --rounds 3"
+
+
+def test_help_names_each_campaign_with_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        campaigns.main(["--help"])
+
+    text = capsys.readouterr().out
+    files = (PROJECT / "scripts" / "campaigns").glob("[a-z]*.py")
+    for name in [path.stem for path in files]:
+        module = importlib.import_module(f"scripts.campaigns.{name}")
+        assert f"{name} " in text
+        assert f"{(module.__doc__ or '').splitlines()[0].rstrip('.')} ({module.ROUNDS} " in text
+
+
+@pytest.mark.parametrize(("names", "code"), [(["good"], 0), ([], 1)])
+def test_campaigns_are_played_one_after_another_even_if_one_fails(
+    monkeypatch: pytest.MonkeyPatch, names: list[str], code: int
+) -> None:
+    played: list[tuple[str, int, int]] = []
+
+    def campaign(name: str) -> ModuleType:
+        def play(rounds: int, seed: int) -> int:
+            played.append((name, rounds, seed))
+            assert name != "raises"
+            return int(name == "fails")
+
+        module = ModuleType(name, "What it shows.")
+        module.__dict__.update(ROUNDS=20, main=play)
+        return module
+
+    found = {name: campaign(name) for name in ("fails", "raises", "good")}
+    monkeypatch.setattr(campaigns, "find_campaigns", lambda: found)
+
+    assert campaigns.main([*names, "--seed", "5"]) == code
+    assert played == [(name, 20, 5) for name in names or found]
+    assert campaigns.main([*names, "--rounds", "3", "--seed", "5"]) == code
+    assert played[-1] == ("good", 3, 5)
+
+
+def test_an_unknown_campaign_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        campaigns.main(["crusade"])
+
+    assert exit_.value.code == 2
+    assert "there is no campaign called crusade" in capsys.readouterr().err
 
 
 UNSTEADY = """
