@@ -27,7 +27,7 @@ SMOL_MODEL = ModelDownload(
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
 )
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 120.0
 
 
 def smol_model_file() -> Path:
