@@ -15,10 +15,10 @@ import pytest
 
 from taskweaver_ext.ces.environment import Environment
 
-GONE_SECONDS = 10.0
+GONE_SECONDS = 60.0
 """How long what a test started may take to be gone after its end."""
 
-_LINES_OF_A_FAILURE = 40
+pytest_plugins = ["tests.support.needs", "tests.support.tried_again"]
 
 _folders_made: list[str] = []
 
@@ -88,10 +88,3 @@ def _descendants(process: int) -> Iterator[int]:
             for child in map(int, children.read_text().split()):
                 yield child
                 yield from _descendants(child)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say why tests were tried again: those that pass in the end may have found a defect too."""
-    for report in terminalreporter.getreports("rerun"):
-        terminalreporter.section(f"tried again: {report.nodeid}", sep="-")
-        terminalreporter.line("\n".join(report.longreprtext.splitlines()[-_LINES_OF_A_FAILURE:]))

@@ -15,7 +15,7 @@ from tests.support.containers import IMAGE, require_engine
 
 PROJECT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted((PROJECT / "examples").glob("*.py"))
-LIMIT_SECONDS = 120
+LIMIT_SECONDS = 240
 
 
 def run(source: str, folder: Path, **variables: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parent.parent
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
-LIMIT_SECONDS = 90
+LIMIT_SECONDS = 240
 
 
 class Block(NamedTuple):

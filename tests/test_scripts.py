@@ -6,13 +6,18 @@ asked to do: making real environments belongs to the first start, not to the tes
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+from scripts.campaigns import __main__ as campaigns
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -200,3 +205,94 @@ def test_ci_checks_and_tests_and_fails_when_one_of_them_does(
     assert modules == ["ruff", "ruff", "mypy", "tests.support.docker_engine"]
     assert " -m pytest " in copy.calls[-1]
     assert result.returncode == code
+
+
+def test_a_campaign_gets_what_tests_need(copy: Copy) -> None:
+    copy.run("scripts/campaign", "interrupts", "--rounds", "3")
+
+    assert copy.calls[-2].endswith(f"--editable {copy.root}[test]")
+    assert copy.calls[-1] == "python -m scripts.campaigns interrupts --rounds 3"
+
+
+def test_help_names_each_campaign_with_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        campaigns.main(["--help"])
+
+    text = capsys.readouterr().out
+    files = (PROJECT / "scripts" / "campaigns").glob("[a-z]*.py")
+    for name in [path.stem for path in files]:
+        module = importlib.import_module(f"scripts.campaigns.{name}")
+        assert f"{name} " in text
+        assert f"{(module.__doc__ or '').splitlines()[0].rstrip('.')} ({module.ROUNDS} " in text
+
+
+@pytest.mark.parametrize(("names", "code"), [(["good"], 0), ([], 1)])
+def test_campaigns_are_played_one_after_another_even_if_one_fails(
+    monkeypatch: pytest.MonkeyPatch, names: list[str], code: int
+) -> None:
+    played: list[tuple[str, int, int]] = []
+
+    def campaign(name: str) -> ModuleType:
+        def play(rounds: int, seed: int) -> int:
+            played.append((name, rounds, seed))
+            assert name != "raises"
+            return int(name == "fails")
+
+        module = ModuleType(name, "What it shows.")
+        module.__dict__.update(ROUNDS=20, main=play)
+        return module
+
+    found = {name: campaign(name) for name in ("fails", "raises", "good")}
+    monkeypatch.setattr(campaigns, "find_campaigns", lambda: found)
+
+    assert campaigns.main([*names, "--seed", "5"]) == code
+    assert played == [(name, 20, 5) for name in names or found]
+    assert campaigns.main([*names, "--rounds", "3", "--seed", "5"]) == code
+    assert played[-1] == ("good", 3, 5)
+
+
+def test_an_unknown_campaign_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        campaigns.main(["crusade"])
+
+    assert exit_.value.code == 2
+    assert "there is no campaign called crusade" in capsys.readouterr().err
+
+
+UNSTEADY = """
+import pathlib, pytest
+
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_it(failures):
+    tries = pathlib.Path(__file__).with_name(f"tries{failures}")
+    with tries.open("a") as file:
+        file.write("x")
+    assert len(tries.read_text()) > failures
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_tests_that_were_tried_again_are_named_at_the_end(tmp_path: Path, workers: str) -> None:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+
+    def run(*options: str) -> str:
+        command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(tmp_path)]
+        command += ["-p", "tests.support.tried_again", "-n", workers, "--reruns", "2", *options]
+        return subprocess.run(
+            [*command, "test_unsteady.py"],
+            cwd=tmp_path,
+            env={**environ, "PYTHONPATH": str(PROJECT)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        ).stdout
+
+    (tmp_path / "test_unsteady.py").write_text(UNSTEADY)
+
+    *_, title, first, second, totals = filter(None, run().splitlines())
+
+    assert title.strip("= ") == "tried again"
+    assert first == "test_unsteady.py::test_it[1] (once)"
+    assert second == "test_unsteady.py::test_it[2] (2 times)"
+    assert "3 passed, 3 rerun" in totals
+    assert "tried again" not in run("-k", "0")

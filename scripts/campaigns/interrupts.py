@@ -5,16 +5,12 @@ before there is a kernel, while it starts, while code waits for its turn, runs, 
 ended. An interrupt says whether there was anything to stop. Code that it was for ends as
 cancelled unless it was about to end anyway; all other code runs to its end and is whole, and
 so does what runs next.
-
-    python -m scripts.campaigns.interrupts --rounds 5000 --seed 1
 """
 
 from __future__ import annotations
 
-import argparse
 import collections
 import random
-import sys
 import tempfile
 import threading
 import time
@@ -32,6 +28,8 @@ from taskweaver_ext.ces.executors import ExecutorRegistry
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.types import PostEventType, SessionEventHandler, TaskWeaverEvent
 from taskweaver_ext.session.session import Session
+
+ROUNDS = 5000
 
 LIMIT_SECONDS = 60.0
 """The longest a round waits for anything."""
@@ -288,10 +286,3 @@ def main(rounds: int, seed: int) -> int:
         print(f"{count:6} {what}")
     print(f"{rounds} rounds with seed {seed}: no interrupt was lost, none hit what came next.")
     return 0
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=1)
-    sys.exit(main(**vars(parser.parse_args())))

@@ -20,7 +20,7 @@ import pytest
 
 from taskweaver_ext.cli import doctor
 
-LIMIT_SECONDS = 90
+LIMIT_SECONDS = 240
 NEEDED = ("python", "temporary folder", "disk", "ipykernel", "kernel")
 
 

@@ -21,7 +21,7 @@ from taskweaver_ext.events.emitter import SessionEventEmitter
 from taskweaver_ext.text.terminal import strip_terminal
 from tests.support.executions import wait_until
 
-LIMIT_SECONDS = 20.0
+LIMIT_SECONDS = 120.0
 
 
 class RecordingScreen:

@@ -30,7 +30,7 @@ from taskweaver_ext.events.emitter import (
 )
 from taskweaver_ext.events.types import CodeExecExtra, EventExtra
 
-LIMIT_SECONDS = 20
+LIMIT_SECONDS = 120
 ROUND = RoundId("round-1")
 KIB = 1024
 

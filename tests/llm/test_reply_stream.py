@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -16,8 +17,8 @@ from taskweaver_ext.llm.model_settings import TimeLimits
 from taskweaver_ext.llm.reply_stream import MAX_PENDING, Deliver, ReplyStream
 from tests.support.model_replies import read_reply
 
-PATIENT = TimeLimits(first_token_seconds=10, between_tokens_seconds=10)
-WAIT_SECONDS = 10
+WAIT_SECONDS = 60
+PATIENT = TimeLimits(first_token_seconds=WAIT_SECONDS, between_tokens_seconds=WAIT_SECONDS)
 
 
 class Source:
@@ -40,6 +41,23 @@ def make_stream(
     return ReplyStream(Source(run), model_name="test", limits=limits)
 
 
+class Clock:
+    """A clock for streams that can be put forward, so that a test need not wait."""
+
+    def __init__(self) -> None:
+        self.ahead_seconds = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead_seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(reply_stream, "time", clock)
+    return clock
+
+
 def stay_silent(deliver: Deliver, was_cut: threading.Event) -> None:
     was_cut.wait(WAIT_SECONDS)
 
@@ -58,16 +76,19 @@ def test_a_complete_reply_does_not_wait_for_a_connection_that_stays_open(
     assert (reply.text, reply.finished) == ("done", Finished("stop"))
 
 
-def test_a_long_wait_leaves_time_for_the_count_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_wait_leaves_time_for_the_count_of_tokens(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     usage = TokenUsage(1, 2)
 
     def finish_late(deliver: Deliver, was_cut: threading.Event) -> None:
-        was_cut.wait(1.1)
+        was_cut.wait(0.1)  # the reader waits by now
+        clock.ahead_seconds += 2 * WAIT_SECONDS
         deliver(Finished("stop"))
-        was_cut.wait(0.05)
+        was_cut.wait(0.1)
         deliver(Finished("stop", usage))
 
-    monkeypatch.setattr(reply_stream, "USAGE_SECONDS", 1.0)
+    monkeypatch.setattr(reply_stream, "USAGE_SECONDS", WAIT_SECONDS)
 
     assert read_reply(make_stream(finish_late)).finished.usage == usage
 
@@ -88,22 +109,20 @@ def test_the_last_word_about_the_end_counts() -> None:
     assert read_reply(make_stream(finish_twice)).finished.usage == TokenUsage(1, 2)
 
 
-def test_signs_of_life_keep_a_slow_start_from_timing_out() -> None:
-    first_wait_is_over = threading.Event()
-
+def test_signs_of_life_keep_a_slow_start_from_timing_out(clock: Clock) -> None:
     def read_a_long_prompt(deliver: Deliver, was_cut: threading.Event) -> None:
-        for _ in range(17):
+        for _ in range(3):
+            was_cut.wait(0.1)  # the reader waits by now
+            clock.ahead_seconds += 0.8 * WAIT_SECONDS
             deliver(None)
-            first_wait_is_over.wait(0.1)
+        was_cut.wait(0.1)
         deliver(TextDelta("now"))
         deliver(Finished("stop"))
 
-    limits = TimeLimits(first_token_seconds=1.5, between_tokens_seconds=1.5)
-
-    assert read_reply(make_stream(read_a_long_prompt, limits)).text == "now"
+    assert read_reply(make_stream(read_a_long_prompt)).text == "now"
 
 
-def test_a_slow_reader_holds_the_provider_back_and_does_not_time_out() -> None:
+def test_a_slow_reader_holds_the_provider_back_and_does_not_time_out(clock: Clock) -> None:
     total = MAX_PENDING * 3
     given = 0
     is_held_back = threading.Event()
@@ -117,10 +136,10 @@ def test_a_slow_reader_holds_the_provider_back_and_does_not_time_out() -> None:
             deliver(TextDelta("x"))
         deliver(Finished("stop"))
 
-    limits = TimeLimits(first_token_seconds=5, between_tokens_seconds=0.001)
-    with make_stream(talk, limits) as stream:
+    with make_stream(talk) as stream:
         assert is_held_back.wait(WAIT_SECONDS)
         held_at = given
+        clock.ahead_seconds += 2 * WAIT_SECONDS
         events = list(stream)
 
     assert held_at <= MAX_PENDING

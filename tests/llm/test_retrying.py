@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 
 import pytest
@@ -144,7 +143,7 @@ def test_a_provider_that_asks_for_too_much_patience_is_not_asked_again() -> None
 
 
 def test_a_cancel_ends_the_wait_between_attempts() -> None:
-    policy = RetryPolicy(first_wait_seconds=20)
+    policy = RetryPolicy(first_wait_seconds=1000, longest_wait_seconds=1000)
     inner = ScriptedModel([failing(OVERLOADED), "hello"])
     model = RetryingModel(inner, policy)
 
@@ -152,13 +151,11 @@ def test_a_cancel_ends_the_wait_between_attempts() -> None:
         events = iter(stream)
         assert isinstance(next(events), RetryScheduled)
         canceller = threading.Thread(target=stream.cancel)
-        started = time.monotonic()
         canceller.start()
         with pytest.raises(ReplyCancelledError):
             next(events)
         canceller.join()
 
-    assert time.monotonic() - started < 15, "the wait would have been 20 s"
     assert len(inner.requests) == 1
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
-import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from docker import DockerClient
+from docker.errors import DockerException
 from docker.models.containers import Container
 
 from taskweaver_ext.ces.environment import Environment
@@ -19,35 +19,34 @@ from taskweaver_ext.ces.kernels.container.engine import Engine, shared_engine
 from taskweaver_ext.ces.kernels.container.image import build_image
 from taskweaver_ext.ces.kernels.container.leftovers import OWNER_LABEL, SESSION_LABEL
 from taskweaver_ext.ces.kernels.modes import EnvMode
+from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.machine.owned_folders import Owner
 from tests.support.docker_engine import find_engine
+from tests.support.needs import MissingError, need
 
 IMAGE = "taskweaver-ext-kernel:test"
-ENGINE_IS_NEEDED = "TASKWEAVER_TEST_NEEDS_ENGINE"
-"""Set where a test without an engine is a failure instead of being skipped."""
 
 
 @functools.cache
-def _engine_with_image() -> Engine | None:
-    url = find_engine()
-    if url is None:
-        return None
-    engine = shared_engine(url)
-    # Test processes that run at once must not all build.
-    with open(Path(tempfile.gettempdir()) / "taskweaver-test-image.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        build_image(engine, IMAGE, is_offline=True)
-    return engine
-
-
 def require_engine() -> Engine:
     """The engine that tests use, with the image of kernels; skips the test without one."""
-    engine = _engine_with_image()
-    if engine is None:
-        reason = "no Docker engine answers; run scripts/test as root, or start Docker"
-        if os.environ.get(ENGINE_IS_NEEDED):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    return need("engine", _engine_with_image)
+
+
+def _engine_with_image() -> Engine:
+    url = find_engine()
+    if url is None:
+        raise MissingError("no Docker engine answers; run scripts/test as root, or start Docker")
+    engine = shared_engine(url)
+    try:
+        # Runs of tests that share an engine must not all build.
+        with open(Path(tempfile.gettempdir()) / "taskweaver-test-image.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            build_image(engine, IMAGE, is_offline=True)
+        with contextlib.closing(DockerClient(base_url=url)) as client:
+            client.containers.run(IMAGE, ["python3", "--version"], remove=True)
+    except (ConfigError, DockerException) as error:
+        raise MissingError(f"the Docker engine at {url} runs no container: {error}") from error
     return engine
 
 

@@ -25,9 +25,10 @@ from taskweaver_ext.ces.kernels.gateway.api import GatewaySettings
 from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.machine.child_environment import child_environment
 from tests.support.data import DATA
+from tests.support.needs import MissingError, need
 
 TOKEN = "a-token-for-tests"
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 INSTALL_SECONDS = 280.0
 
 _ENTERPRISE_PACKAGES = ("jupyter_enterprise_gateway==3.3.0", "setuptools<80")
@@ -41,8 +42,11 @@ CERTIFICATE = DATA / "localhost.pem"
 class GatewayProcess:
     """A gateway that runs until it is stopped."""
 
-    def __init__(self, command: list[str], environment: dict[str, str], url: str) -> None:
+    def __init__(
+        self, command: list[str], environment: dict[str, str], url: str, port: ReservedPort
+    ) -> None:
         self.url = url
+        self._port = port
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by `stop`
         self.process = subprocess.Popen(
             command,
@@ -66,9 +70,11 @@ class GatewayProcess:
             with contextlib.suppress(httpx.HTTPError):
                 if httpx.get(f"{self.url}/api/kernelspecs", **options).is_success:
                     return
-            if self.process.poll() is not None or time.monotonic() > deadline:
+            if self.process.poll() is not None:
                 self._log.seek(0)
-                raise RuntimeError(f"the gateway did not start: {self._log.read()[-2000:]}")
+                raise MissingError(f"a gateway cannot be started: {self._log.read()[-2000:]}")
+            if time.monotonic() > deadline:
+                raise RuntimeError("the gateway does not answer")
             time.sleep(0.05)
 
     def settings(self) -> GatewaySettings:
@@ -79,43 +85,52 @@ class GatewayProcess:
         """End it, and its kernels by their watching their parent."""
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(5)
+            self.process.wait(30)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
         self._log.close()
+        self._port.close()
 
 
-def free_port() -> int:
-    """A port that is free now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+class ReservedPort:
+    """A port on which only a server that we tell of it can listen, until it is closed."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket()
+        # A server that sets this too may listen; the system gives the port to no other.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", 0))
+        self.number: int = self._socket.getsockname()[1]
+
+    def close(self) -> None:
+        """Give it back."""
+        self._socket.close()
 
 
 def start_kernel_gateway(*options: str, jupyter_path: Path | None = None) -> GatewayProcess:
     """Start a Kernel Gateway of the tests' own environment, perhaps with more kernelspecs."""
-    port = free_port()
+    port = ReservedPort()
     command = [
         sys.executable,
         "-m",
         "kernel_gateway",
         "--KernelGatewayApp.ip=127.0.0.1",
-        f"--KernelGatewayApp.port={port}",
+        f"--KernelGatewayApp.port={port.number}",
         "--KernelRestarter.time_to_dead=0.5",
         *options,
     ]
     environment = child_environment({"KG_AUTH_TOKEN": TOKEN})
     if jupyter_path is not None:
         environment["JUPYTER_PATH"] = str(jupyter_path)
-    return GatewayProcess(command, environment, f"http://127.0.0.1:{port}")
+    return GatewayProcess(command, environment, f"http://127.0.0.1:{port.number}", port)
 
 
 def start_jupyter_server(
     folder: Path, *options: str, url: str = "http://localhost"
 ) -> GatewayProcess:
     """Start a Jupyter Server as it comes, at this address and a port of its own."""
-    port = free_port()
+    port = ReservedPort()
     scheme, _, place = url.partition("://")
     host, _, prefix = place.partition("/")
     command = [
@@ -124,7 +139,7 @@ def start_jupyter_server(
         "jupyter_server",
         "--allow-root",
         "--ServerApp.ip=127.0.0.1",
-        f"--ServerApp.port={port}",
+        f"--ServerApp.port={port.number}",
         "--ServerApp.open_browser=False",
         f"--ServerApp.root_dir={folder}",
         f"--ServerApp.base_url=/{prefix}",
@@ -136,13 +151,14 @@ def start_jupyter_server(
             f"--ServerApp.keyfile={CERTIFICATE.with_suffix('.key')}",
         ]
     environment = child_environment({"HOME": str(folder), "JUPYTER_CONFIG_DIR": str(folder)})
-    return GatewayProcess(command, environment, f"{scheme}://{host}:{port}/{prefix}".rstrip("/"))
+    url = f"{scheme}://{host}:{port.number}/{prefix}".rstrip("/")
+    return GatewayProcess(command, environment, url, port)
 
 
 @functools.cache
 def kernel_gateway() -> GatewayProcess:
     """The Kernel Gateway that tests share; it keeps its limits on output, as others' do."""
-    gateway = start_kernel_gateway()
+    gateway = need("kernel gateway", start_kernel_gateway)
     atexit.register(gateway.stop)
     return gateway
 
@@ -150,13 +166,19 @@ def kernel_gateway() -> GatewayProcess:
 @functools.cache
 def enterprise_gateway() -> GatewayProcess:
     """The Enterprise Gateway that tests share."""
+    gateway = need("enterprise gateway", _start_enterprise_gateway)
+    atexit.register(gateway.stop)
+    return gateway
+
+
+def _start_enterprise_gateway() -> GatewayProcess:
     python = _enterprise_python()
-    port = free_port()
+    port = ReservedPort()
     command = [
         str(python.with_name("jupyter")),
         "enterprisegateway",
         "--ip=127.0.0.1",
-        f"--port={port}",
+        f"--port={port.number}",
         "--port_retries=0",
         "--KernelRestarter.time_to_dead=0.5",
     ]
@@ -169,9 +191,7 @@ def enterprise_gateway() -> GatewayProcess:
             "PATH": os.pathsep.join((str(python.parent), os.defpath)),
         }
     )
-    gateway = GatewayProcess(command, environment, f"http://127.0.0.1:{port}")
-    atexit.register(gateway.stop)
-    return gateway
+    return GatewayProcess(command, environment, f"http://127.0.0.1:{port.number}", port)
 
 
 def _enterprise_python() -> Path:
@@ -183,9 +203,15 @@ def _enterprise_python() -> Path:
     with open(folder.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
-            venv.create(folder, with_pip=True, clear=True)
             install = [str(python), "-m", "pip", "install", "--quiet", *_ENTERPRISE_PACKAGES]
-            subprocess.run(install, check=True, timeout=INSTALL_SECONDS)
+            try:
+                venv.create(folder, with_pip=True, clear=True)
+                subprocess.run(
+                    install, check=True, capture_output=True, text=True, timeout=INSTALL_SECONDS
+                )
+            except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+                why = str(error.stderr or error.output or error)[-300:]
+                raise MissingError(f"Enterprise Gateway cannot be installed: {why}") from error
             (folder / "complete").touch()
     return python
 

@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 """No wait in this server is longer, whatever a test forgets."""
 
 PING_SECONDS = 0.05

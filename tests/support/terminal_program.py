@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-LIMIT_SECONDS = 60.0
+LIMIT_SECONDS = 120.0
 
 # Under `nohup` we ignore SIGHUP, and programs would go on doing so.
 _TAKE_TERMINAL = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from taskweaver_ext.errors import KernelDiedError
 from tests.support.executions import (
     DIE_ON_A_THREAD,
     LIMIT_SECONDS,
+    Heard,
     OpenEnvironment,
     has_ended,
     kernel_pid,
@@ -25,6 +25,7 @@ from tests.support.executions import (
     times,
     wait_until,
     whole_stdout,
+    with_enough_time,
 )
 
 DEATHS = {
@@ -113,17 +114,13 @@ def test_os_exit_is_a_death_with_its_code(environment: Environment) -> None:
 
 
 @pytest.mark.local_only("containers hide process ids, gateways look at their own pace")
-def test_death_is_noticed_within_a_second(environment: Environment) -> None:
-    kernel = kernel_pid(environment)
-    died_at: list[float] = []
+def test_death_is_noticed_though_the_code_has_time_left(environment: Environment) -> None:
+    kernel = psutil.Process(kernel_pid(environment))
+    code = "print('up'); import time; time.sleep(1000)"
 
-    def kill(_stream: str, _text: str) -> None:
-        died_at.append(time.monotonic())
-        psutil.Process(kernel).kill()
+    heard = run(environment, code, on_output=lambda *_: kernel.kill())
 
-    run(environment, "print('up'); import time; time.sleep(1000)", on_output=kill)
-
-    assert time.monotonic() - died_at[0] < 5  # hundredths of it where nothing else runs
+    assert heard.result.status is ExecutionStatus.DIED
 
 
 def test_what_a_child_wrote_survives_the_death_of_the_kernel(environment: Environment) -> None:
@@ -178,10 +175,16 @@ def test_interrupt_ends_code_and_keeps_the_variables(environment: Environment, n
 def test_timeout_ends_code_and_keeps_the_variables(environment: Environment, name: str) -> None:
     environment.execute_code("s1", "x = 1")
 
-    heard = run(environment, f"print('so far')\n{ENDLESS[name]}", timeout=0.3)
+    limits: list[float] = []
+
+    def run_for(seconds: float) -> Heard:
+        limits.append(seconds)
+        return run(environment, f"print('so far')\n{ENDLESS[name]}", timeout=seconds)
+
+    heard = with_enough_time(run_for, Heard.text)
 
     assert heard.result.status is ExecutionStatus.TIMEOUT
-    assert "0.3 s" in (heard.result.error or "")
+    assert f"{limits[-1]:g} s" in (heard.result.error or "")
     assert heard.text() == "so far\n"
     assert heard.result.variables_survived
     assert environment.execute_code("s1", "x").output == "1"
@@ -202,7 +205,10 @@ def test_stubborn_code_is_killed_after_its_interrupt(environment: Environment, n
 
 @pytest.mark.parametrize("name", STUBBORN)
 def test_stubborn_code_is_killed_after_its_timeout(environment: Environment, name: str) -> None:
-    heard = run(environment, STUBBORN[name], timeout=0.5)
+    heard = with_enough_time(
+        lambda seconds: run(environment, STUBBORN[name], timeout=seconds),
+        lambda heard: not heard.result.variables_survived,
+    )
 
     assert heard.result.status is ExecutionStatus.TIMEOUT
     assert not heard.result.variables_survived
@@ -227,7 +233,10 @@ open({str(pids)!r}, "w").write(" ".join(map(str, [*(c.pid for c in children), da
 ctypes.PyDLL(None).sleep(1_000_000)
 """
 
-    result = environment.execute_code("s1", code, timeout=1)
+    result = with_enough_time(
+        lambda seconds: environment.execute_code("s1", code, timeout=seconds),
+        lambda _result: pids.exists() and pids.read_text(),
+    )
 
     assert result.status is ExecutionStatus.TIMEOUT
     for pid in map(int, pids.read_text().split()):

@@ -19,7 +19,7 @@ from taskweaver_ext.ces.inside.kernel.wire import STDERR, STDOUT, Wire
 from taskweaver_ext.ces.kernels.client.frames import FrameReader
 from taskweaver_ext.ces.kernels.client.host import MessageReceived, OutputReceived
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 120
 MESSAGE = 2
 
 

@@ -7,7 +7,6 @@ import os
 import socket
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -67,12 +66,9 @@ def deserted() -> Iterator[Deserted]:
 
 
 def test_a_request_that_no_kernel_reads_is_a_loss_and_no_hang(deserted: Deserted) -> None:
-    started_at = time.monotonic()
-
     deserted.connection.execute(REQUEST)
 
     assert list(deserted.connection.receive(LIMIT_SECONDS)) == [KernelGone()]
-    assert time.monotonic() - started_at < 5
 
 
 def test_the_end_of_the_container_is_the_end_of_the_kernel(deserted: Deserted) -> None:

@@ -336,7 +336,6 @@ def test_what_is_paused_when_its_time_is_up_is_killed(
     result = execute(own, COUNT, fresh=fresh, timeout=2, on_output=pause)
 
     assert result.status is ExecutionStatus.TIMEOUT
-    assert result.duration_seconds < 10
     assert execute(own, "echo fresh", fresh=fresh).stdout == ["fresh\n"]
 
 

@@ -187,7 +187,7 @@ def test_a_gateway_that_is_killed_is_noticed_soon(tmp_path: Path) -> None:
     with gateway_environment(tmp_path, gateway) as environment:
         environment.start_session("s1")
 
-        heard = run(environment, WAITS, on_output=lambda *_: gateway.process.kill(), timeout=25)
+        heard = run(environment, WAITS, on_output=lambda *_: gateway.process.kill())
         gateway.stop()
 
     assert heard.result.status is ExecutionStatus.DIED

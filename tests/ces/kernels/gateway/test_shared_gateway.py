@@ -70,7 +70,7 @@ def test_twenty_processes_get_one_gateway_and_again_after_it_was_killed(folder: 
         second = race(racers)
     finally:
         for racer in racers:
-            racer.communicate(timeout=60)
+            racer.communicate(timeout=LIMIT_SECONDS)
 
     assert first == {running.url}
     assert len(second) == 1
@@ -257,7 +257,10 @@ def test_a_session_survives_the_death_of_the_gateway(
             first = shared.status()
             assert first is not None
             died = environment.execute_code(
-                "s1", code, on_output=lambda *_: os.kill(first.pid, signal.SIGKILL), timeout=25
+                "s1",
+                code,
+                on_output=lambda *_: os.kill(first.pid, signal.SIGKILL),
+                timeout=LIMIT_SECONDS,
             )
             after = environment.execute_code("s1", "6 * 7")
             second = shared.status()
