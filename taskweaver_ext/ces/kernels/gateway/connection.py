@@ -25,14 +25,14 @@ from taskweaver_ext.ces.kernels.client.host import (
     Received,
 )
 from taskweaver_ext.ces.kernels.client.wire import Waker
-from taskweaver_ext.ces.kernels.gateway.channel import GatewayChannel
-from taskweaver_ext.ces.kernels.gateway.messages import GatewayMessage
-from taskweaver_ext.ces.kernels.gateway.received_frames import ReceivedFrames
-from taskweaver_ext.ces.kernels.gateway.reconnecting_channel import (
+from taskweaver_ext.ces.kernels.gateway.channel import (
     ChannelLostError,
+    GatewayChannel,
     OpenChannel,
     ReconnectingChannel,
 )
+from taskweaver_ext.ces.kernels.gateway.messages import GatewayMessage
+from taskweaver_ext.ces.kernels.gateway.received_frames import ReceivedFrames
 
 _RATE_LIMIT = re.compile(r"IOPub (message|data) rate exceeded")
 _LOOK_SECONDS = (1.0, 10.0)
