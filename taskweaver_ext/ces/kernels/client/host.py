@@ -72,7 +72,7 @@ class ExecuteRequest:
 
 
 class KernelConnection(Protocol):
-    """A line to one kernel. All methods but `wake` belong to the reader's thread."""
+    """The connection to one kernel. All methods but `wake` belong to the reader's thread."""
 
     def execute(self, request: ExecuteRequest) -> None:
         """Send a request; `receive` brings what becomes of it."""
@@ -135,12 +135,12 @@ class KernelHost(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StartedKernel:
-    """A kernel that is ready, and the line to it."""
+    """A kernel that is ready, and the connection to it."""
 
     host: KernelHost
     connection: KernelConnection
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What goes with every request: tells a spare kernel whose it has become."""
+    """Goes with every request: tells a spare kernel which session it belongs to now."""
 
 
 def start_kernel(host: KernelHost, metadata: Mapping[str, Any] | None = None) -> StartedKernel:

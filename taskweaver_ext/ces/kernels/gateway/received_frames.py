@@ -41,7 +41,7 @@ class ReceivedFrames:
         return self._received_bytes > 0
 
     def accept(self, content: dict[str, Any], data: bytes) -> bytes | None:
-        """Take a piece of the stream; returns what of it is new, None if one before is missing."""
+        """Add a piece of the stream; return what of it is new, None if one before is missing."""
         missing = int(content["start"]) - self._received_bytes
         if missing > 0:
             self.ask_for_the_missing()

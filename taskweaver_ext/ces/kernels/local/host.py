@@ -48,7 +48,7 @@ _LIVENESS_MILLISECONDS = 50
 _POLL_SECONDS = 0.005
 _LAST_WORDS_CHARACTERS = 2000
 _CREDENTIALS = struct.Struct("3i")
-"""Of who has connected to a socket: process, user and group."""
+"""Of the process that has connected to a socket: its number, user and group."""
 
 _SHORT_FOLDER = Path("/tmp")
 _LONGEST_PARENT_BYTES = 75
@@ -76,7 +76,7 @@ class _Process(Protocol):
         """Whether it has ended, or does so in time; it is not collected yet."""
 
     def collect(self) -> int | None:
-        """The wait status of a process that has ended; None when nobody knows."""
+        """The wait status of a process that has ended; None when it is not known."""
 
     def may_be_at(self, wire: socket.socket) -> bool:
         """Whether this process can be the one that has connected."""
@@ -231,7 +231,7 @@ class LocalKernelHost:
         return self._folder / "kernel.log"
 
     def _accept(self, listener: WireListener, process: _Process) -> socket.socket:
-        """Let the kernel in; turned away, one whose start we never heard the end of ends."""
+        """Accept our kernel; any other, such as one whose start was given up, is turned away."""
         while True:
             self._wait_for_connection(listener)
             wire = listener.accept()
