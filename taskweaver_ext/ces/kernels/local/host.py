@@ -50,7 +50,7 @@ _LAST_WORDS_CHARACTERS = 2000
 _CREDENTIALS = struct.Struct("3i")
 """Of the process that has connected to a socket: its number, user and group."""
 
-_SHORT_FOLDER = Path("/tmp")
+SHORT_FOLDER = Path("/tmp")
 _LONGEST_PARENT_BYTES = 75
 """Where sockets can lie: their paths are limited to 107 bytes, or 103 on some systems."""
 
@@ -373,14 +373,14 @@ def _death_descriptor(process: _Process) -> int | None:
 
 def _make_private_folder() -> Path:
     try:
-        return make_owned_folder(parent=_SHORT_FOLDER)
+        return make_owned_folder(parent=SHORT_FOLDER)
     except OSError as error:
         temporary = tempfile.gettempdir()
         if len(os.fsencode(temporary)) <= _LONGEST_PARENT_BYTES:
             with contextlib.suppress(OSError):
                 return make_owned_folder(parent=Path(temporary))
         raise KernelStartError(
-            f"No folder for the kernel's sockets can be made in {_SHORT_FOLDER}: {error}."
+            f"No folder for the kernel's sockets can be made in {SHORT_FOLDER}: {error}."
             " Make room there, change its permissions, or set TMPDIR to a folder with a path of"
             f" at most {_LONGEST_PARENT_BYTES} bytes."
         ) from error

@@ -472,7 +472,7 @@ def test_a_kernel_that_fails_to_start_says_why(tmp_path: Path) -> None:
 def test_sockets_lie_elsewhere_where_the_usual_folder_cannot_be_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "_SHORT_FOLDER", tmp_path / "missing")
+    monkeypatch.setattr(local, "SHORT_FOLDER", tmp_path / "missing")
     with Environment(tmp_path / "env") as environment:
         with tempfile.TemporaryDirectory(dir="/tmp") as short:
             monkeypatch.setattr(tempfile, "tempdir", short)
