@@ -15,6 +15,25 @@ RUNTIME_FOLDER = Path(next(iter(inside.__path__)))
 """The source that every host brings into its kernel."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelSettings:
+    """What one kernel is started with, wherever it runs."""
+
+    env_id: str
+    session_id: str
+    cwd: Path
+    environment: Mapping[str, str]
+    memory_limit_bytes: int | None = None
+
+    def for_runtime(self) -> dict[str, Any]:
+        """What our runtime inside the kernel is told."""
+        return {
+            "env_id": self.env_id,
+            "session_id": self.session_id,
+            "memory_limit_bytes": self.memory_limit_bytes,
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class OutputReceived:
     """Bytes of whole UTF-8 characters that an execution wrote."""

@@ -20,7 +20,6 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,7 +32,7 @@ from taskweaver_ext.ces.inside.spawner.process_tree import (
     kill_family,
     wait_status_of,
 )
-from taskweaver_ext.ces.kernels.client.host import RUNTIME_FOLDER, KernelConnection
+from taskweaver_ext.ces.kernels.client.host import RUNTIME_FOLDER, KernelConnection, KernelSettings
 from taskweaver_ext.ces.kernels.client.tracing import reached
 from taskweaver_ext.ces.kernels.client.wire import WireConnection, WireListener
 from taskweaver_ext.ces.kernels.local.zygote import Zygote, ZygoteError, inherited_state
@@ -53,18 +52,6 @@ _CREDENTIALS = struct.Struct("3i")
 SHORT_FOLDER = Path("/tmp")
 _LONGEST_PARENT_BYTES = 75
 """Where sockets can lie: their paths are limited to 107 bytes, or 103 on some systems."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalKernelSettings:
-    """What a local kernel is started with."""
-
-    python: str
-    cwd: Path
-    environment: Mapping[str, str]
-    env_id: str
-    session_id: str
-    memory_limit_bytes: int | None = None
 
 
 class _Process(Protocol):
@@ -87,11 +74,13 @@ class LocalKernelHost:
 
     def __init__(
         self,
-        settings: LocalKernelSettings,
+        settings: KernelSettings,
+        python: str,
         context: zmq.Context[zmq.Socket[bytes]],
         zygote: Zygote | None,
     ) -> None:
         self._settings = settings
+        self._python = python
         self._context = context
         self._zygote = zygote
         self._mark = uuid.uuid4().hex
@@ -209,9 +198,7 @@ class LocalKernelHost:
             "connection_file": str(self._folder / "connection.json"),
             "socket_path": str(self._folder / "wire"),
             "key": key,
-            "env_id": self._settings.env_id,
-            "session_id": self._settings.session_id,
-            "memory_limit_bytes": self._settings.memory_limit_bytes,
+            **self._settings.for_runtime(),
         }
         environment = {**self._settings.environment, MARK: self._mark}
         try:
@@ -221,7 +208,7 @@ class LocalKernelHost:
                         self._zygote, settings, environment, self._settings.cwd, self._log_path
                     )
             return _OrdinaryProcess(
-                self._settings.python, settings, environment, self._settings.cwd, self._log_path
+                self._python, settings, environment, self._settings.cwd, self._log_path
             )
         except OSError as error:
             raise self._start_error() from error
@@ -253,7 +240,7 @@ class LocalKernelHost:
 
     def _start_error(self, said: str = "") -> KernelStartError:
         """Why the kernel did not start, with what to do about it and its last words."""
-        error = explain_why_unusable(self._settings.python, self._settings.environment)
+        error = explain_why_unusable(self._python, self._settings.environment)
         if error is not None:
             return error
         with contextlib.suppress(OSError):
