@@ -116,7 +116,7 @@ class _Parts(Module):
         self._model = model
         self._reply_form = reply_form
         self.environment: Environment | None = None
-        """Made with the first session: whoever needs none pays for none."""
+        """Made with the first session; commands that need none do not pay for it."""
 
     @singleton
     @provider
@@ -310,7 +310,7 @@ class TaskWeaverApp(Closeable):
 
 
 def _is_unset(settings: ModelSettings) -> bool:
-    """Whether nobody has said where a model is to be found."""
+    """Whether no setting says where a model is to be found."""
     has_place = settings.api_key or settings.api_base or settings.api_type in ("local", "ollama")
     return not has_place
 

@@ -32,10 +32,7 @@ NAME_INSIDE = "taskweaver_inside"
 MAY_IMPORT_LATE = ("cli", "llm", "app", "console", "roles", "ces.kernels.modes", INSIDE)
 """Commands stay light, vendors' SDKs are optional, only users of containers or gateways pay for
 them, and a prompt appears before what only answers need."""
-MAY_READ_THE_ENVIRONMENT = (
-    *("config", "machine.child_environment", "machine.shown_environment"),
-    INSIDE,
-)
+MAY_READ_THE_ENVIRONMENT = ("config", "machine.child_environment", INSIDE)
 MAY_READ_VARIABLES = ("cli", "console", "llm.fetch", "tools", "ces.environment")
 """Doors, which hand down what `config.variables` says."""
 ENVIRONMENT_NAMES = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}

@@ -27,8 +27,7 @@ TAKE_A_NAME = {"attrgetter", "delattr", "getattr", "hasattr", "object", "patch",
 """Calls that reach an attribute by its name: Python's own, `monkeypatch`'s, `mock`'s."""
 SELF = "self"
 
-STILL_LOOK_INSIDE = {
-}
+STILL_LOOK_INSIDE = {}
 """Files that are not mended yet, and what they look at."""
 
 

@@ -7,17 +7,13 @@ from pathlib import Path
 
 import click
 
-from taskweaver_ext.config.settings import ApprovalMode, EnvMode
+from taskweaver_ext.cli.options import kernel_option, project_option
+from taskweaver_ext.config.settings import ApprovalMode
 
 
 @click.command(short_help="Have one request done, and exit.")
 @click.argument("request", nargs=-1, required=True)
-@click.option(
-    "-p",
-    "--project",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The project's folder; by default the nearest one upwards.",
-)
+@project_option
 @click.option(
     "-f",
     "--file",
@@ -26,11 +22,7 @@ from taskweaver_ext.config.settings import ApprovalMode, EnvMode
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Give a file to the session; may be repeated.",
 )
-@click.option(
-    "--kernel",
-    type=click.Choice([mode.value for mode in EnvMode]),
-    help="Where code runs; as the project says by default.",
-)
+@kernel_option
 @click.option(
     "--approve",
     type=click.Choice(["auto", "deny"]),

@@ -6,21 +6,12 @@ from pathlib import Path
 
 import click
 
-from taskweaver_ext.config.settings import EnvMode
+from taskweaver_ext.cli.options import kernel_option, project_option
 
 
 @click.command(short_help="Talk to the agent, run Python and shell, and watch it all.")
-@click.option(
-    "-p",
-    "--project",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The project's folder; by default the nearest one upwards.",
-)
-@click.option(
-    "--kernel",
-    type=click.Choice([mode.value for mode in EnvMode]),
-    help="Where code runs; as the project says by default.",
-)
+@project_option
+@kernel_option
 def command(project: Path | None, kernel: str | None) -> int:
     """Talk to the agent, run Python (> code) and shell (! command), and watch it all.
 

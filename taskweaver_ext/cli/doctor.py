@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import click
 
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.cli.options import project_option
 from taskweaver_ext.config import settings as config
 from taskweaver_ext.errors import ConfigError, TaskWeaverError
 from taskweaver_ext.llm.model_settings import ModelSettings
@@ -53,12 +54,7 @@ class Finding:
 
 
 @click.command(short_help="Check this machine and say what to do about what is missing.")
-@click.option(
-    "-p",
-    "--project",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The project's folder; by default the nearest one upwards.",
-)
+@project_option
 @click.option(
     "--clean",
     is_flag=True,

@@ -108,7 +108,7 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, is_wanted: bo
     help="Show the version.",
 )
 def _program(debug: bool) -> None:
-    from taskweaver_ext.machine.shown_environment import hide_what_is_not_passed_on
+    from taskweaver_ext.machine.child_environment import hide_what_is_not_passed_on
 
     hide_what_is_not_passed_on()  # from the programs that we are about to start
     _set_up_logging(is_debugging=debug)

@@ -109,7 +109,7 @@ class ExecutionServiceConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionConfig:
-    """Who takes part in a conversation, and for how long."""
+    """The roles of a conversation, and how long they may talk."""
 
     roles: tuple[str, ...] = ("planner", "code_interpreter")
     max_internal_chat_round_num: int = field(default=10, metadata={"at_least": 1})

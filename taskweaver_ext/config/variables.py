@@ -42,7 +42,7 @@ def wants_color() -> bool:
 
 
 def has_simple_terminal() -> bool:
-    """Whether our terminal, should we have one, can only print lines, or nobody says what it is."""
+    """Whether our terminal, should we have one, can only print lines, or is not known."""
     return os.environ.get("TERM", "") in ("", "dumb", "unknown")
 
 

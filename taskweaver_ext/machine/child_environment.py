@@ -3,13 +3,20 @@
 Keys, tokens and passwords are refused first, whatever else allows them; then
 an allow list and a few prefixes let through what programs need to run. What a
 plugin needs is granted by name: `PLUGIN_<plugin>_<variable>`.
+
+Linux shows the memory in which a process was given its variables to everybody
+of the same user, for as long as it lives (`ps e`, `/proc/PID/environ`). A shell
+or a kernel would find there what was kept out of its own environment.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 _GRANTED_BY_NAME = "PLUGIN_"
 
@@ -36,6 +43,9 @@ _ALLOWED = frozenset(
 _ALLOWED_PREFIXES = ("LC_", "XDG_", "TASKWEAVER_", "OMP_", "MKL_", "OPENBLAS_")
 
 _CREDENTIALS_IN_URL = re.compile(r"//[^/@\s]+@")
+
+_ENVIRONMENT_START, _ENVIRONMENT_END = 47, 48
+"""Fields of /proc/PID/stat, counted behind the name."""
 
 
 def is_passed_on(name: str, value: str) -> bool:
@@ -64,3 +74,38 @@ def child_environment(
 def variables_for_programs(extra: Mapping[str, str]) -> dict[str, str]:
     """What is set for programs wherever they run, then the caller's own variables."""
     return {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", **extra}
+
+
+def hide_what_is_not_passed_on() -> None:
+    """Wipe it where the system shows it; for us every variable stays what it is.
+
+    For a program of ours, as it starts and has one thread: it moves variables that C code could
+    be reading. Where a system is not Linux, or not as expected, nothing happens.
+    """
+    start, shown = _shown_environment()
+    for entry in shown.split(b"\0"):
+        name, _, value = entry.partition(b"=")
+        if name and not is_passed_on(os.fsdecode(name), os.fsdecode(value)):
+            _move(name)
+            ctypes.memset(start, 0, len(entry))
+        start += len(entry) + 1
+
+
+def _shown_environment() -> tuple[int, bytes]:
+    """The memory that the system shows: where it is, and what is in it."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        start, end = int(fields[_ENVIRONMENT_START]), int(fields[_ENVIRONMENT_END])
+        shown = Path("/proc/self/environ").read_bytes()
+        if start and end - start == len(shown) and ctypes.string_at(start, len(shown)) == shown:
+            return start, shown
+    return 0, b""
+
+
+def _move(name: bytes) -> None:
+    """Have C code find a variable elsewhere, with the value that it has now."""
+    getenv = ctypes.CDLL(None).getenv
+    getenv.restype = ctypes.c_char_p
+    value: bytes | None = getenv(name)
+    if value is not None:
+        os.putenv(name, value)

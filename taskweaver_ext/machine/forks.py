@@ -1,9 +1,9 @@
-"""What is ours alone: a fork of this process lets go of it, and does not tidy it up.
+"""What belongs to this process alone: a fork of it closes its copy, and tidies nothing up.
 
 A fork (a worker of `multiprocessing`, of a server) has copies of everything.
-Zygotes, orphan killers and kernels end when our end of their line closes, however
-that happens: held open by a fork, the lines would outlast us, and everything
-behind them would live on. And what we remove at our end is not to be removed
+Zygotes, orphan killers and kernels end when our end of a pipe or socket closes,
+however that happens: held open by a fork, it would outlast us, and everything
+behind it would live on. And what we remove at our end is not to be removed
 at the end of a fork.
 """
 
@@ -16,20 +16,20 @@ from collections.abc import Callable
 from typing import ParamSpec, Protocol, TypeVar
 
 
-class _Line(Protocol):
+class _Closable(Protocol):
     def close(self) -> None: ...
 
 
-_Closable = TypeVar("_Closable", bound=_Line)
+_Connection = TypeVar("_Connection", bound=_Closable)
 _Arguments = ParamSpec("_Arguments")
 
-_lines: weakref.WeakSet[_Line] = weakref.WeakSet()
+_connections: weakref.WeakSet[_Closable] = weakref.WeakSet()
 
 
-def closed_in_forks(line: _Closable) -> _Closable:
-    """Have every fork of this process close its copy of a line; return the line."""
-    _lines.add(line)
-    return line
+def closed_in_forks(connection: _Connection) -> _Connection:
+    """Have every fork of this process close its copy of a pipe or socket; return it."""
+    _connections.add(connection)
+    return connection
 
 
 def not_in_forks(function: Callable[_Arguments, object]) -> Callable[_Arguments, None]:
@@ -44,10 +44,10 @@ def not_in_forks(function: Callable[_Arguments, object]) -> Callable[_Arguments,
 
 
 def _let_go_in_fork() -> None:
-    for line in list(_lines):
+    for connection in list(_connections):
         with contextlib.suppress(OSError):
-            line.close()
-    _lines.clear()
+            connection.close()
+    _connections.clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -15,7 +15,7 @@ from taskweaver_ext.errors import KernelStartError
 
 _BIN, _PYTHON = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
 _MANAGED = Path(".taskweaver") / "python-env"
-"""Beneath the user's home: an environment kept for kernels, used if somebody made it."""
+"""Beneath the user's home: an environment kept for kernels, used if it is there."""
 
 _TOO_OLD = 4
 _CHECK = f"""

@@ -1,4 +1,4 @@
-"""Whose is it? Temporary folders say which process they belong to, so that others can tidy up.
+"""Temporary folders that say which process they belong to, so that others can tidy up.
 
 A process that is killed leaves its folders behind. Whether it is gone is judged
 by more than its number, which may be another's by now. What cannot be judged is
@@ -77,7 +77,7 @@ class Owner:
 
 
 def make_owned_folder(purpose: str = "", parent: Path | None = None) -> Path:
-    """A private temporary folder that says whose it is; raises OSError."""
+    """A private temporary folder that names its owner; raises OSError."""
     prefix = f"{PREFIX}{purpose}-" if purpose else PREFIX
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:
@@ -89,7 +89,7 @@ def make_owned_folder(purpose: str = "", parent: Path | None = None) -> Path:
 
 
 def disown_folder(folder: Path) -> None:
-    """Leave a folder to whoever was told of it: it is not to be tidied up."""
+    """Leave a folder to the user, who was told of it: it is not to be tidied up."""
     (folder / _OWNER).unlink(missing_ok=True)
 
 
@@ -102,7 +102,7 @@ class GivenFolder:
             self.path = Path(folder).absolute()
             return
         self.path = make_owned_folder()
-        # Also when nobody closes it.
+        # Also when it is not closed.
         self._remove = weakref.finalize(
             self, not_in_forks(shutil.rmtree), self.path, ignore_errors=True
         )
@@ -150,7 +150,7 @@ def _read_owner(folder: Path) -> str:
 
 @functools.cache
 def _this_process(_pid: int) -> str:
-    """Who asks, looked at once in each process."""
+    """This process as an owner, looked at once."""
     return str(Owner.this_process())
 
 

@@ -14,8 +14,13 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import zmq
 
-from taskweaver_ext.ces.kernels.client.host import KernelHost, StartedKernel, start_kernel
-from taskweaver_ext.ces.kernels.local.host import LocalKernelHost, LocalKernelSettings
+from taskweaver_ext.ces.kernels.client.host import (
+    KernelHost,
+    KernelSettings,
+    StartedKernel,
+    start_kernel,
+)
+from taskweaver_ext.ces.kernels.local.host import LocalKernelHost
 from taskweaver_ext.ces.kernels.local.spares import SpareKernels
 from taskweaver_ext.ces.kernels.local.zygote import Zygotes, can_fork
 from taskweaver_ext.ces.programs.local_site import LocalSites
@@ -46,6 +51,18 @@ class KernelSourceSettings:
     service: ExecutionServiceConfig = field(default_factory=ExecutionServiceConfig)
     container: ContainerSettings | None = None
     gateway: GatewaySettings | None = None
+
+    def for_kernel(
+        self, session_id: str, cwd: Path, environment: Mapping[str, str] | None = None
+    ) -> KernelSettings:
+        """Of one kernel; by default with the variables that are given by name, and none besides."""
+        return KernelSettings(
+            env_id=self.env_id,
+            session_id=session_id,
+            cwd=cwd,
+            environment=environment or {**granted_by_name(), **self.variables},
+            memory_limit_bytes=self.memory_limit,
+        )
 
 
 class KernelSource(Protocol):
@@ -100,16 +117,9 @@ class LocalKernels:
     def _make_host(
         self, session_id: str, cwd: Path, python: str, environment: dict[str, str]
     ) -> KernelHost:
-        settings = LocalKernelSettings(
-            python=python,
-            cwd=cwd,
-            environment=environment,
-            env_id=self._settings.env_id,
-            session_id=session_id,
-            memory_limit_bytes=self._settings.memory_limit,
-        )
         zygote = self._zygotes.get(python, environment) if self._zygotes else None
-        return LocalKernelHost(settings, self._context, zygote)
+        settings = self._settings.for_kernel(session_id, cwd, environment)
+        return LocalKernelHost(settings, python, self._context, zygote)
 
 
 # Only callers that use containers or gateways pay for their machinery: below it is imported late.
@@ -146,20 +156,11 @@ class ContainerKernels:
 
     def start(self, session_id: str, cwd: Path) -> StartedKernel:
         """Start a container with a kernel."""
-        from taskweaver_ext.ces.kernels.container.host import (
-            ContainerKernelHost,
-            ContainerKernelSettings,
-        )
+        from taskweaver_ext.ces.kernels.container.host import ContainerKernelHost
 
-        settings = ContainerKernelSettings(
-            container=self._settings.container or container_settings(self._settings.service),
-            cwd=cwd,
-            env_id=self._settings.env_id,
-            session_id=session_id,
-            environment={**granted_by_name(), **self._settings.variables},
-            memory_limit_bytes=self._settings.memory_limit,
-        )
-        return start_kernel(ContainerKernelHost(settings, self._context))
+        container = self._settings.container or container_settings(self._settings.service)
+        settings = self._settings.for_kernel(session_id, cwd)
+        return start_kernel(ContainerKernelHost(settings, container, self._context))
 
     def close(self) -> None:
         """End the context."""
@@ -174,22 +175,12 @@ class GatewayKernels:
 
     def start(self, session_id: str, cwd: Path) -> StartedKernel:
         """Have the gateway start a kernel; without one that is named, the shared one is used."""
-        from taskweaver_ext.ces.kernels.gateway.host import (
-            GatewayKernelSettings,
-            start_behind_gateway,
-        )
+        from taskweaver_ext.ces.kernels.gateway.host import start_behind_gateway
         from taskweaver_ext.ces.kernels.gateway.shared_gateway import SharedGateway
 
         named = self._settings.gateway or _named_gateway(self._settings.service)
-        settings = GatewayKernelSettings(
-            gateway=named or SharedGateway().connect(),
-            cwd=cwd,
-            env_id=self._settings.env_id,
-            session_id=session_id,
-            environment={**granted_by_name(), **self._settings.variables},
-            memory_limit_bytes=self._settings.memory_limit,
-        )
-        return start_behind_gateway(settings)
+        settings = self._settings.for_kernel(session_id, cwd)
+        return start_behind_gateway(settings, named or SharedGateway().connect())
 
     def close(self) -> None:
         """Nothing is shared."""

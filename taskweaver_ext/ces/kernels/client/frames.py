@@ -47,7 +47,7 @@ class FrameReader:
         """How many bytes of the output of this kind and ordinal are still to come."""
 
     def feed(self, data: bytes) -> Iterator[Received]:
-        """Take the next bytes and give what they say; runs of one stream as one."""
+        """Read the next bytes and yield what they say; runs of one stream as one."""
         self._parts.append(data)
         self._size += len(data)
         if self._size < self._needed:

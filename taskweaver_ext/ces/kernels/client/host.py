@@ -15,6 +15,25 @@ RUNTIME_FOLDER = Path(next(iter(inside.__path__)))
 """The source that every host brings into its kernel."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelSettings:
+    """What one kernel is started with, wherever it runs."""
+
+    env_id: str
+    session_id: str
+    cwd: Path
+    environment: Mapping[str, str]
+    memory_limit_bytes: int | None = None
+
+    def for_runtime(self) -> dict[str, Any]:
+        """What our runtime inside the kernel is told."""
+        return {
+            "env_id": self.env_id,
+            "session_id": self.session_id,
+            "memory_limit_bytes": self.memory_limit_bytes,
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class OutputReceived:
     """Bytes of whole UTF-8 characters that an execution wrote."""
@@ -72,7 +91,7 @@ class ExecuteRequest:
 
 
 class KernelConnection(Protocol):
-    """A line to one kernel. All methods but `wake` belong to the reader's thread."""
+    """The connection to one kernel. All methods but `wake` belong to the reader's thread."""
 
     def execute(self, request: ExecuteRequest) -> None:
         """Send a request; `receive` brings what becomes of it."""
@@ -135,12 +154,12 @@ class KernelHost(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StartedKernel:
-    """A kernel that is ready, and the line to it."""
+    """A kernel that is ready, and the connection to it."""
 
     host: KernelHost
     connection: KernelConnection
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What goes with every request: tells a spare kernel whose it has become."""
+    """Goes with every request: tells a spare kernel which session it belongs to now."""
 
 
 def start_kernel(host: KernelHost, metadata: Mapping[str, Any] | None = None) -> StartedKernel:

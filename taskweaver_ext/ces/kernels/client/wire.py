@@ -1,4 +1,4 @@
-"""The line to a kernel on the same machine: ZeroMQ for requests, a side socket for output.
+"""The connection to a kernel on the same machine: ZeroMQ for requests, a side socket for output.
 
 What executions say arrives on the side socket (`kernel_runtime/wire.py` is its
 other end), complete and in order; requests, answers and completions travel on
@@ -41,9 +41,9 @@ SHELL_PORT, IOPUB_PORT, STDIN_PORT, CONTROL_PORT, HEARTBEAT_PORT = range(1, 6)
 _RECONNECT_MILLISECONDS = 2
 """A kernel that is starting binds its channels any moment now."""
 _CONNECT_MILLISECONDS = 100
-"""After so long without a connection to a kernel that is ready, somebody asks why."""
+"""After so long without a connection to a kernel that is ready, we look whether it lives."""
 _SEND_MILLISECONDS = 500
-"""After so long a kernel that takes no message has left."""
+"""After so long a kernel that accepts no message counts as gone."""
 _RECEIVE_BYTES = 1 << 18
 _MAX_PIPE_BYTES = 1 << 20
 _MAX_PASSED_DESCRIPTORS = 16
@@ -68,7 +68,7 @@ class WireListener:
         return self._socket.fileno()
 
     def accept(self) -> socket.socket:
-        """Take the kernel's connection."""
+        """Accept the kernel's connection."""
         connection, _ = self._socket.accept()
         return connection
 
@@ -346,7 +346,7 @@ def _rest_of_pipe(ordinal: int, stream: StreamName, descriptor: int) -> Iterator
     os.set_blocking(descriptor, False)
     received_bytes = 0
     with contextlib.suppress(OSError):
-        # A pipe holds no more than this; one that somebody still fills would have no end.
+        # A pipe holds no more than this; one that a process still fills would have no end.
         while received_bytes < _MAX_PIPE_BYTES and (data := os.read(descriptor, _RECEIVE_BYTES)):
             received_bytes += len(data)
             text = data.decode("utf-8", "backslashreplace")

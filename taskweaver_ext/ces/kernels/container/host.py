@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import zmq
 
 from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath
-from taskweaver_ext.ces.kernels.client.host import KernelConnection
+from taskweaver_ext.ces.kernels.client.host import KernelConnection, KernelSettings
 from taskweaver_ext.ces.kernels.container.connection import (
     ContainerConnection,
     ControlChannel,
@@ -24,7 +23,11 @@ from taskweaver_ext.ces.kernels.container.connection import (
     SharedFolderChannels,
 )
 from taskweaver_ext.ces.kernels.container.container import Container
-from taskweaver_ext.ces.kernels.container.description import INSIDE_FOLDER, cwd_inside
+from taskweaver_ext.ces.kernels.container.description import (
+    INSIDE_FOLDER,
+    ContainerSettings,
+    cwd_inside,
+)
 from taskweaver_ext.ces.kernels.container.engine import EngineError, EngineGoneError
 from taskweaver_ext.ces.kernels.container.failures import missing_engine, start_failure
 from taskweaver_ext.ces.kernels.container.monitor import (
@@ -42,14 +45,6 @@ from taskweaver_ext.errors import KernelStartError
 START_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerKernelSettings(ContainerRequest):
-    """What one kernel in a container is started with."""
-
-    env_id: str
-    memory_limit_bytes: int | None = None
-
-
 class ContainerKernelHost:
     """A `KernelHost` for Docker containers.
 
@@ -59,9 +54,18 @@ class ContainerKernelHost:
     """
 
     def __init__(
-        self, settings: ContainerKernelSettings, context: zmq.Context[zmq.Socket[bytes]]
+        self,
+        settings: KernelSettings,
+        container: ContainerSettings,
+        context: zmq.Context[zmq.Socket[bytes]],
     ) -> None:
         self._settings = settings
+        self._request = ContainerRequest(
+            container=container,
+            cwd=settings.cwd,
+            session_id=settings.session_id,
+            environment=settings.environment,
+        )
         self._context = context
         self._container: Container | None = None
         self._connection: ContainerConnection | None = None
@@ -123,7 +127,7 @@ class ContainerKernelHost:
         self._opened.close()
 
     def _start(self) -> ContainerConnection:
-        prepared = PreparedContainer(self._settings)
+        prepared = PreparedContainer(self._request)
         self._opened.callback(prepared.close)
         channels: KernelChannels
         if prepared.transport == "ipc":
@@ -150,9 +154,7 @@ class ContainerKernelHost:
             "settings": {
                 **channels.kernel_settings(),
                 "connection_file": f"{INSIDE_FOLDER}/connection.json",
-                "env_id": self._settings.env_id,
-                "session_id": self._settings.session_id,
-                "memory_limit_bytes": self._settings.memory_limit_bytes,
+                **self._settings.for_runtime(),
             },
         }
 
@@ -197,4 +199,4 @@ class ContainerKernelHost:
 
     def _start_error(self, reason: str) -> KernelStartError:
         log = "" if self._container is None else self._container.log_tail()
-        return start_failure(self._settings.container, self._settings.session_id, reason, log)
+        return start_failure(self._request.container, self._settings.session_id, reason, log)

@@ -62,7 +62,7 @@ class GatewayApi:
     def check(self) -> None:
         """Raise KernelStartError if the gateway cannot be used, saying why."""
         name = self._settings.kernel_name
-        # Kernel Gateway lists its kernels to nobody, so the kernelspecs are what tells.
+        # Kernel Gateway does not list its kernels, so the kernelspecs are what tells.
         answer = self._ask("GET", "/api/kernelspecs")
         try:
             known = sorted(answer.json()["kernelspecs"])
@@ -183,7 +183,7 @@ class GatewayApi:
         )
 
     def _hint_at_encryption(self) -> str:
-        """For who is heard but not understood."""
+        """For a server that answers, but not as it should."""
         other = "http" if self.address.is_encrypted else "https"
         return f", and whether its address begins with {other}:// instead"
 

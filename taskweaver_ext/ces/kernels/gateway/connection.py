@@ -25,14 +25,14 @@ from taskweaver_ext.ces.kernels.client.host import (
     Received,
 )
 from taskweaver_ext.ces.kernels.client.wire import Waker
-from taskweaver_ext.ces.kernels.gateway.channel import GatewayChannel
-from taskweaver_ext.ces.kernels.gateway.messages import GatewayMessage
-from taskweaver_ext.ces.kernels.gateway.received_frames import ReceivedFrames
-from taskweaver_ext.ces.kernels.gateway.reconnecting_channel import (
+from taskweaver_ext.ces.kernels.gateway.channel import (
     ChannelLostError,
+    GatewayChannel,
     OpenChannel,
     ReconnectingChannel,
 )
+from taskweaver_ext.ces.kernels.gateway.messages import GatewayMessage
+from taskweaver_ext.ces.kernels.gateway.received_frames import ReceivedFrames
 
 _RATE_LIMIT = re.compile(r"IOPub (message|data) rate exceeded")
 _LOOK_SECONDS = (1.0, 10.0)
@@ -205,7 +205,7 @@ class GatewayConnection:
         return channel.fileno() in self._poll(wait_until - time.monotonic(), channel)
 
     def _look_if_silent(self) -> None:
-        """Silence may mean that code takes its time, or that somebody else has ended the kernel,
+        """Silence may mean that code takes its time, or that another client has ended the kernel,
         or that what was said has been lost without a sign."""
         if self._request is None or time.monotonic() < self._look_at:
             return
@@ -263,7 +263,7 @@ class GatewayConnection:
             self._note(received)
             yield received
         if content.get("wants_receipt"):
-            # After what it brought was taken in, so that a slow reader slows the kernel down.
+            # After what it brought was read, so that a slow reader slows the kernel down.
             self._frames.confirm()
 
     def _note(self, received: Received) -> None:

@@ -12,8 +12,6 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from taskweaver_ext.ces.kernels.client.host import (
     RUNTIME_FOLDER,
     KernelConnection,
     KernelGone,
+    KernelSettings,
     MessageReceived,
     StartedKernel,
     start_kernel,
@@ -45,37 +44,26 @@ _ATTEMPTS = 2
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayKernelSettings:
-    """What one kernel is started with."""
-
-    gateway: GatewaySettings
-    cwd: Path
-    env_id: str
-    session_id: str
-    environment: Mapping[str, str] = field(default_factory=dict)
-    memory_limit_bytes: int | None = None
-
-
-def start_behind_gateway(settings: GatewayKernelSettings) -> StartedKernel:
+def start_behind_gateway(settings: KernelSettings, gateway: GatewaySettings) -> StartedKernel:
     """Start a kernel; one that fails is replaced once.
 
     A gateway chooses ports that another process may take before the kernel
     does, and it may be too busy for a moment.
     """
     try:
-        return start_kernel(GatewayKernelHost(settings))
+        return start_kernel(GatewayKernelHost(settings, gateway))
     except KernelNotReadyError as error:
         _log.warning("%s Starting another.", error)
-        return start_kernel(GatewayKernelHost(settings))
+        return start_kernel(GatewayKernelHost(settings, gateway))
 
 
 class GatewayKernelHost:
     """A `KernelHost` for a kernel behind a gateway."""
 
-    def __init__(self, settings: GatewayKernelSettings) -> None:
+    def __init__(self, settings: KernelSettings, gateway: GatewaySettings) -> None:
         self._settings = settings
-        self._api = GatewayApi(settings.gateway)
+        self._gateway = gateway
+        self._api = GatewayApi(gateway)
         self._lock = threading.Lock()
         self._kernel_id = ""
         self._connection: GatewayConnection | None = None
@@ -113,7 +101,7 @@ class GatewayKernelHost:
             self._open_channel,
             request_end=self._end_in_background,
             is_known=lambda: self._api.knows_kernel(self._kernel_id),
-            reconnect_seconds=self._settings.gateway.reconnect_seconds,
+            reconnect_seconds=self._gateway.reconnect_seconds,
         )
         self._connection = connection
         try:
@@ -195,7 +183,7 @@ class GatewayKernelHost:
         return GatewayChannel(self._api, self._kernel_id, messages, seconds)
 
     def _make_it_ours(self, connection: GatewayConnection) -> None:
-        seconds = self._settings.gateway.start_seconds / _ATTEMPTS
+        seconds = self._gateway.start_seconds / _ATTEMPTS
         deadline = time.monotonic() + seconds
         try:
             connection.open(seconds)
@@ -205,7 +193,7 @@ class GatewayKernelHost:
             raise KernelNotReadyError(
                 f"The kernel behind {self._api.url} was gone before it was ready ({error})."
                 " Look at the gateway's log: does its kernelspec"
-                f" {self._settings.gateway.kernel_name!r} start?"
+                f" {self._gateway.kernel_name!r} start?"
             ) from error
         except ConnectionError as error:
             raise KernelNotReadyError(
@@ -236,12 +224,12 @@ class GatewayKernelHost:
                 raise KernelNotReadyError(
                     f"The kernel behind {self._api.url} was gone before it was ready:"
                     f" {connection.loss}. Look at the gateway's log: does its kernelspec"
-                    f" {self._settings.gateway.kernel_name!r} start?"
+                    f" {self._gateway.kernel_name!r} start?"
                 )
         reply = connection.replies.get(request, {})
         if reply.get("status") == "error":
             raise KernelStartError(
-                f"The kernel {self._settings.gateway.kernel_name!r} of the gateway at"
+                f"The kernel {self._gateway.kernel_name!r} of the gateway at"
                 f" {self._api.url} cannot be used ({reply.get('ename')}: {reply.get('evalue')})."
                 " It must be a Python kernel with ipykernel 6.29 or newer."
             )
@@ -251,10 +239,8 @@ class GatewayKernelHost:
         return {
             "key": "",
             "cwd": str(self._settings.cwd),
-            "env_id": self._settings.env_id,
-            "session_id": self._settings.session_id,
             "environment": dict(self._settings.environment),
-            "memory_limit_bytes": self._settings.memory_limit_bytes,
+            **self._settings.for_runtime(),
         }
 
 

@@ -3,7 +3,7 @@
     python process.py LOCK_FILE METADATA_FILE IDLE_SECONDS
 
 As long as this process lives it holds the lock, and its process id stands in
-that file, so nobody has to guess whose it is; when it listens it writes the
+that file, so it is known which process that is; when it listens it writes the
 metadata, with a token that it has made up. It ends when no kernel has been
 there for IDLE_SECONDS, and ends kernels whose client is gone.
 """
@@ -44,7 +44,7 @@ def hold_lock(path: Path) -> None:
             os.write(descriptor, str(os.getpid()).encode())
             return  # the system closes it, and not before the end
         except BlockingIOError:
-            # Somebody may only have looked whether it is locked.
+            # Another process may only have looked whether it is locked.
             if time.monotonic() > deadline:
                 sys.exit(_ALREADY_THERE)
             time.sleep(0.02)
@@ -52,7 +52,7 @@ def hold_lock(path: Path) -> None:
 
 def write_metadata(path: Path, metadata: dict[str, Any]) -> None:
     """Write the file as a whole or not at all, for its owner only."""
-    unfinished = path.with_suffix(".unfinished")  # only who holds the lock writes it
+    unfinished = path.with_suffix(".unfinished")  # only the holder of the lock writes it
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     with open(os.open(unfinished, flags, 0o600), "w") as file:
         json.dump(metadata, file)
@@ -60,7 +60,7 @@ def write_metadata(path: Path, metadata: dict[str, Any]) -> None:
 
 
 def free_port() -> int:
-    """A port that nobody uses now; the gateway tries others if somebody is faster."""
+    """A port that is free now; the gateway tries others if another process is faster."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

@@ -1,6 +1,6 @@
 """What a kernel behind a gateway says: one stream of bytes, complete and in order.
 
-`kernel_runtime/published.py` is its other end. We tell how far we have
+`inside/kernel/iopub_sender.py` is its other end. We tell how far we have
 received; what has been lost on its way, or dropped by the gateway, we ask for
 again.
 """
@@ -14,7 +14,7 @@ from typing import Any
 from taskweaver_ext.ces.inside.kernel.iopub_sender import RECEIVED, RESEND
 from taskweaver_ext.ces.kernels.client.frames import FrameReader
 from taskweaver_ext.ces.kernels.client.host import Received
-from taskweaver_ext.ces.kernels.gateway.reconnecting_channel import ReconnectingChannel
+from taskweaver_ext.ces.kernels.gateway.channel import ReconnectingChannel
 
 _PAUSE_SECONDS = 0.01
 """Between two messages of a kernel whose gateway has dropped some: 100 in a second."""
@@ -41,7 +41,7 @@ class ReceivedFrames:
         return self._received_bytes > 0
 
     def accept(self, content: dict[str, Any], data: bytes) -> bytes | None:
-        """Take a piece of the stream; returns what of it is new, None if one before is missing."""
+        """Add a piece of the stream; return what of it is new, None if one before is missing."""
         missing = int(content["start"]) - self._received_bytes
         if missing > 0:
             self.ask_for_the_missing()

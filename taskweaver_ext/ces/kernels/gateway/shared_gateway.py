@@ -1,6 +1,6 @@
 """One gateway on this machine for all processes of a user.
 
-Whoever needs it first starts it, under a lock; the others find it by a file
+The first process that needs it starts it, under a lock; the others find it by a file
 in a private folder. Whether it lives is told by a lock that only it holds, so
 that a file left behind by a killed gateway is never believed. Which process
 it is stands in the file that is locked, from its first moment on.
@@ -106,7 +106,7 @@ class SharedGateway:
         try:
             with open(self._folder / _METADATA_FILE) as file:
                 if os.fstat(file.fileno()).st_uid != os.getuid():
-                    return None  # somebody else may say anything
+                    return None  # another user may write anything there
                 described = json.load(file)
             return RunningGateway(
                 int(described["pid"]),
@@ -211,9 +211,9 @@ class SharedGateway:
         return running
 
     def _forget_the_last(self) -> None:
-        """Nobody must take for the next gateway's what a dead one has left."""
+        """Remove what a dead gateway has left: it must not pass for the next one's."""
         with open(self._folder / _ALIVE_FILE, "a") as file:
-            # One that starts just now, because who began it was killed, has nothing to forget.
+            # One that starts just now, its starter having been killed, has left nothing.
             if _has_locked(file):
                 file.truncate(0)
                 (self._folder / _METADATA_FILE).unlink(missing_ok=True)

@@ -20,7 +20,6 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,7 +32,7 @@ from taskweaver_ext.ces.inside.spawner.process_tree import (
     kill_family,
     wait_status_of,
 )
-from taskweaver_ext.ces.kernels.client.host import RUNTIME_FOLDER, KernelConnection
+from taskweaver_ext.ces.kernels.client.host import RUNTIME_FOLDER, KernelConnection, KernelSettings
 from taskweaver_ext.ces.kernels.client.tracing import reached
 from taskweaver_ext.ces.kernels.client.wire import WireConnection, WireListener
 from taskweaver_ext.ces.kernels.local.zygote import Zygote, ZygoteError, inherited_state
@@ -50,22 +49,10 @@ _LIVENESS_MILLISECONDS = 50
 _POLL_SECONDS = 0.005
 _LAST_WORDS_CHARACTERS = 2000
 _CREDENTIALS = struct.Struct("3i")
-"""Of who has connected to a socket: process, user and group."""
+"""Of the process that has connected to a socket: its number, user and group."""
 
 _LONGEST_PARENT_BYTES = 75
 """Of the folder that sockets lie in: their paths have 107 bytes at most, or 103 on some systems."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalKernelSettings:
-    """What a local kernel is started with."""
-
-    python: str
-    cwd: Path
-    environment: Mapping[str, str]
-    env_id: str
-    session_id: str
-    memory_limit_bytes: int | None = None
 
 
 class _Process(Protocol):
@@ -77,7 +64,7 @@ class _Process(Protocol):
         """Whether it has ended, or does so in time; it is not collected yet."""
 
     def collect(self) -> int | None:
-        """The wait status of a process that has ended; None when nobody knows."""
+        """The wait status of a process that has ended; None when it is not known."""
 
     def may_be_at(self, wire: socket.socket) -> bool:
         """Whether this process can be the one that has connected."""
@@ -88,11 +75,13 @@ class LocalKernelHost:
 
     def __init__(
         self,
-        settings: LocalKernelSettings,
+        settings: KernelSettings,
+        python: str,
         context: zmq.Context[zmq.Socket[bytes]],
         zygote: Zygote | None,
     ) -> None:
         self._settings = settings
+        self._python = python
         self._context = context
         self._zygote = zygote
         self._mark = uuid.uuid4().hex
@@ -210,9 +199,7 @@ class LocalKernelHost:
             "connection_file": str(self._folder / "connection.json"),
             "socket_path": str(self._folder / "wire"),
             "key": key,
-            "env_id": self._settings.env_id,
-            "session_id": self._settings.session_id,
-            "memory_limit_bytes": self._settings.memory_limit_bytes,
+            **self._settings.for_runtime(),
         }
         environment = {**self._settings.environment, MARK: self._mark}
         try:
@@ -222,7 +209,7 @@ class LocalKernelHost:
                         self._zygote, settings, environment, self._settings.cwd, self._log_path
                     )
             return _OrdinaryProcess(
-                self._settings.python, settings, environment, self._settings.cwd, self._log_path
+                self._python, settings, environment, self._settings.cwd, self._log_path
             )
         except OSError as error:
             raise self._start_error() from error
@@ -232,7 +219,7 @@ class LocalKernelHost:
         return self._folder / "kernel.log"
 
     def _accept(self, listener: WireListener, process: _Process) -> socket.socket:
-        """Let the kernel in; turned away, one whose start we never heard the end of ends."""
+        """Accept our kernel; any other, such as one whose start was given up, is turned away."""
         while True:
             self._wait_for_connection(listener)
             wire = listener.accept()
@@ -254,7 +241,7 @@ class LocalKernelHost:
 
     def _start_error(self, said: str = "") -> KernelStartError:
         """Why the kernel did not start, with what to do about it and its last words."""
-        error = explain_why_unusable(self._settings.python, self._settings.environment)
+        error = explain_why_unusable(self._python, self._settings.environment)
         if error is not None:
             return error
         with contextlib.suppress(OSError):

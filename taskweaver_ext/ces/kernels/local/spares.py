@@ -1,6 +1,6 @@
-"""Kernels that were started before anybody asked for them.
+"""Kernels that are started before they are asked for.
 
-A spare hides even the fork: the session that takes it only has to send its
+A spare hides even the fork: the session that claims it only has to send its
 first request, which tells the kernel where it belongs. It costs its memory,
 so how many there are is a setting.
 """
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class SpareKernels:
-    """Keep so many started kernels at hand, and replace each that is taken.
+    """Keep so many started kernels at hand, and replace each that is claimed.
 
     Threads:
         Spares are started on a thread of their own, one after another.
@@ -31,7 +31,7 @@ class SpareKernels:
         self._ready: deque[StartedKernel] = deque()
         self._changed = threading.Condition()
         self._is_wanted = True
-        """False after a start that failed, until somebody asks for a kernel."""
+        """False after a start that failed, until a kernel is asked for."""
         self._is_closed = False
         self._thread = threading.Thread(
             target=self._keep_ready, name="taskweaver-spare-kernels", daemon=True
@@ -57,7 +57,7 @@ class SpareKernels:
         return None
 
     def close(self) -> None:
-        """End the thread and the kernels that nobody took."""
+        """End the thread and the kernels that were not claimed."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -73,7 +73,7 @@ class SpareKernels:
                     return
             try:
                 kernel = self._start()
-            except Exception as error:  # noqa: BLE001 - whoever asks next hears the same
+            except Exception as error:  # noqa: BLE001 - the next session to start is told
                 _log.warning("no spare kernel: %s", error)
                 with self._changed:
                     self._is_wanted = False

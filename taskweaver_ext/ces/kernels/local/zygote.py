@@ -29,7 +29,7 @@ from taskweaver_ext.machine.forks import closed_in_forks
 _READY_SECONDS = 60.0
 _FORK_SECONDS = 5.0
 _WAIT_SECONDS = 0.5
-"""How long somebody who wants to know how a kernel ended is kept waiting."""
+"""How long `wait` may take to say how a kernel ended."""
 _END_SECONDS = 2.0
 _LENGTH = struct.Struct("!I")
 _START_TIME_PREFIXES = (
@@ -109,7 +109,7 @@ class Zygote:
                 raise ZygoteError(str(error)) from error
 
     def wait(self, kernel: int) -> int | None:
-        """The wait status of a kernel that has ended; None when nobody knows, or can tell soon."""
+        """The wait status of a kernel that has ended; None when it is not known, or not soon."""
         if not self._lock.acquire(timeout=_WAIT_SECONDS):
             return None
         try:
@@ -143,7 +143,7 @@ class Zygote:
             self._socket.sendall(_LENGTH.pack(len(data)) + data)
             return self._read()
         except BaseException:
-            self._give_up()  # an answer that came later would be taken for the next one's
+            self._give_up()  # an answer that came later would pass for the next one's
             raise
 
     def _look_at(self, report: Mapping[str, Any]) -> None:
@@ -192,7 +192,7 @@ class Zygote:
         self._socket = closed_in_forks(ours)
 
     def _give_up(self) -> None:
-        """Kill the process before its line is closed: its kernels live on, for they are in use."""
+        """Kill the process before its pipe is closed: its kernels live on, for they are in use."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

@@ -18,8 +18,8 @@ import pytest
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.results import ExecutionStatus
 from taskweaver_ext.ces.kernels.client.tracing import LOGGER_NAME
+from taskweaver_ext.ces.kernels.gateway.channel import ReconnectingChannel
 from taskweaver_ext.ces.kernels.gateway.messages import Channel
-from taskweaver_ext.ces.kernels.gateway.reconnecting_channel import ReconnectingChannel
 from tests.support.executions import LIMIT_SECONDS, has_ended, run, wait_until
 from tests.support.gateways import (
     TOKEN,
