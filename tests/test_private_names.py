@@ -172,9 +172,7 @@ def complaints(path: str, source: str) -> list[str]:
 
 @pytest.mark.parametrize("path", files())
 def test_a_file_uses_no_private_names_of_others(path: str) -> None:
-    found = complaints(path, (ROOT / path).read_text(encoding="utf-8"))
-
-    assert found == []
+    assert complaints(path, (ROOT / path).read_text(encoding="utf-8")) == []
 
 
 TEST_OF_FILES_BENEATH = "tests/ces/execution/test_files_beneath.py"
