@@ -222,17 +222,14 @@ print(environment.execute_code("s1", "import os; os.getpid()").output)
 
 
 def test_the_stages_of_a_start_are_logged(
-    shared_environment: Environment,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("TASKWEAVER_DEBUG_STARTUP", "1")
 
-    with caplog.at_level(logging.INFO, LOGGER_NAME):
-        shared_environment.start_session("s2")
-        shared_environment.stop_session("s2")
+    with caplog.at_level(logging.INFO, LOGGER_NAME), gateway_environment(tmp_path) as environment:
+        environment.start_session("s1")
 
-    assert re.findall(r"start of kernel s2: (.+) after", caplog.text) == [
+    assert re.findall(r"start of kernel s1: (.+) after", caplog.text) == [
         "the gateway has answered",
         "the gateway has started a kernel",
         "the connection to it is open",
