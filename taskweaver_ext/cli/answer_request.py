@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from taskweaver_ext.app import TaskWeaverApp
-from taskweaver_ext.cli.app_source import sessions_of
+from taskweaver_ext.chat.project_sessions import ProjectSessions
+from taskweaver_ext.cli.init import find_template
 from taskweaver_ext.cli.project_log import logging_to_project
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
@@ -17,6 +18,7 @@ from taskweaver_ext.config import variables
 from taskweaver_ext.config.settings import ApprovalMode
 from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.markdown import markdown_rows
+from taskweaver_ext.console.output_block import ROWS_IN_FULL
 from taskweaver_ext.console.request_runner import RequestRunner
 from taskweaver_ext.console.rows import NO_LIMIT, Painter
 from taskweaver_ext.console.screen import PlainScreen, TerminalScreen
@@ -66,14 +68,11 @@ def _make_runner(app: TaskWeaverApp, answers: list[str], *, is_live: bool) -> Re
     transcript = Transcript(
         *screen.size(),
         Painter(is_live and variables.wants_color()),
+        rows_in_full=ROWS_IN_FULL if is_live else NO_LIMIT,
         on_answer=answers.append,
-        **({} if is_live else {"rows_in_full": NO_LIMIT}),
     )
-    return RequestRunner(
-        sessions_of(app),
-        Display(screen, transcript, has_spinner=is_live),
-        can_ask=False,
-    )
+    display = Display(screen, transcript, has_spinner=is_live)
+    return RequestRunner(ProjectSessions(app, find_template), display, can_ask=False)
 
 
 def _show(answers: list[str]) -> None:

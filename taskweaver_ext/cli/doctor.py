@@ -42,11 +42,10 @@ MUCH_KEPT_BYTES = 1 << 30
 _MARKS = {"ok": "ok  ", "warning": "warn", "failed": "FAIL"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """What one check found."""
 
-    name: str
     status: Literal["ok", "warning", "failed"]
     """`failed`: code cannot be run; `warning`: something else will not work."""
     detail: str
@@ -71,25 +70,25 @@ def command(project: Path | None, clean: bool, as_json: bool) -> int:
     """
     if clean:
         return _clean(project, as_json)
-    checks: list[Callable[[], Finding]] = [
-        _check_python,
-        _check_temporary_folder,
-        _check_disk,
-        _check_ipykernel,
-        _check_kernel,
-        lambda: _check_docker(project),
-        lambda: _check_model(project),
-        lambda: _check_sessions(project),
-    ]
-    findings = []
-    for check in checks:
-        findings.append(check())
+    checks: dict[str, Callable[[], Finding]] = {
+        "python": _check_python,
+        "temporary folder": _check_temporary_folder,
+        "disk": _check_disk,
+        "ipykernel": _check_ipykernel,
+        "kernel": _check_kernel,
+        "docker": lambda: _check_docker(project),
+        "model": lambda: _check_model(project),
+        "sessions": lambda: _check_sessions(project),
+    }
+    findings = {}
+    for name, check in checks.items():
+        findings[name] = check()
         if not as_json:
-            _show(findings[-1])
-    is_usable = all(finding.status != "failed" for finding in findings)
+            _show(name, findings[name])
+    is_usable = all(finding.status != "failed" for finding in findings.values())
     if as_json:
-        report = {"can_run": is_usable, "checks": [asdict(finding) for finding in findings]}
-        click.echo(json.dumps(report, indent=2))
+        listed = [{"name": name, **asdict(finding)} for name, finding in findings.items()]
+        click.echo(json.dumps({"can_run": is_usable, "checks": listed}, indent=2))
     return 0 if is_usable else 1
 
 
@@ -125,17 +124,17 @@ def _check_sessions(project: Path | None) -> Finding:
     try:
         workspace = config.load(project).workspace
     except ConfigError as error:
-        return Finding(name="sessions", status="warning", detail=str(error))
+        return Finding("warning", str(error))
     folders = session_folders(workspace.workspace_path)
     size = sum(map(size_of, folders))
     kept = f"kept for {workspace.keep_days} days" if workspace.keep_days else "kept for ever"
     detail = f"{len(folders)} in {workspace.workspace_path}, {size / (1 << 20):.1f} MiB, {kept}"
     advice = "set workspace.keep_days to have old ones removed" if size >= MUCH_KEPT_BYTES else ""
-    return Finding(name="sessions", status="ok", detail=detail, advice=advice)
+    return Finding("ok", detail, advice)
 
 
-def _show(finding: Finding) -> None:
-    click.echo(f"{_MARKS[finding.status]}  {finding.name}: {finding.detail}")
+def _show(name: str, finding: Finding) -> None:
+    click.echo(f"{_MARKS[finding.status]}  {name}: {finding.detail}")
     if finding.advice:
         click.echo(f"      -> {finding.advice}")
 
@@ -143,28 +142,18 @@ def _show(finding: Finding) -> None:
 def _check_python() -> Finding:
     detail = f"{platform.python_version()} at {sys.executable}"
     if sys.version_info >= OLDEST_PYTHON:
-        return Finding(name="python", status="ok", detail=detail)
-    return Finding(
-        name="python",
-        status="failed",
-        detail=detail,
-        advice="install Python 3.11 or newer, and this package with it",
-    )
+        return Finding("ok", detail)
+    return Finding("failed", detail, "install Python 3.11 or newer, and this package with it")
 
 
 def _check_temporary_folder() -> Finding:
-    name = "temporary folder"
     try:
         with tempfile.TemporaryDirectory(prefix="taskweaver-doctor-") as folder:
             (Path(folder) / "probe").write_text("x")
-            return Finding(name=name, status="ok", detail=f"{Path(folder).parent} is writable")
+            return Finding("ok", f"{Path(folder).parent} is writable")
     except OSError as error:
-        return Finding(
-            name=name,
-            status="failed",
-            detail=str(error),
-            advice="make /tmp writable, or set TMPDIR to a folder that is",
-        )
+        advice = "make /tmp writable, or set TMPDIR to a folder that is"
+        return Finding("failed", str(error), advice)
 
 
 def _check_disk() -> Finding:
@@ -173,10 +162,10 @@ def _check_disk() -> Finding:
     detail = f"{free / (1 << 30):.1f} GiB free for {folder}"
     advice = "free some space: output beyond 1 MB and artifacts are kept in files"
     if free < TOO_LITTLE_DISK_BYTES:
-        return Finding(name="disk", status="failed", detail=detail, advice=advice)
+        return Finding("failed", detail, advice)
     if free < LITTLE_DISK_BYTES:
-        return Finding(name="disk", status="warning", detail=detail, advice=advice)
-    return Finding(name="disk", status="ok", detail=detail)
+        return Finding("warning", detail, advice)
+    return Finding("ok", detail)
 
 
 def _check_ipykernel() -> Finding:
@@ -184,12 +173,7 @@ def _check_ipykernel() -> Finding:
     python = find_python(None, Path.cwd(), environment)
     if (error := explain_why_unusable(python, environment)) is not None:
         what, _, advice = str(error).partition(" Install it with: ")
-        return Finding(
-            name="ipykernel",
-            status="failed",
-            detail=what,
-            advice=advice or "deactivate that environment, or repair it",
-        )
+        return Finding("failed", what, advice or "deactivate that environment, or repair it")
     version = subprocess.run(
         [python, "-c", "import ipykernel; print(ipykernel.__version__)"],
         capture_output=True,
@@ -198,13 +182,9 @@ def _check_ipykernel() -> Finding:
     ).stdout.strip()
     detail = f"{version} for {python}"
     if tuple(int(part) for part in version.split(".")[:2]) >= OLDEST_IPYKERNEL:
-        return Finding(name="ipykernel", status="ok", detail=detail)
-    return Finding(
-        name="ipykernel",
-        status="warning",
-        detail=f"{detail} is old: output comes later than it could",
-        advice=f"{python} -m pip install --upgrade ipykernel",
-    )
+        return Finding("ok", detail)
+    advice = f"{python} -m pip install --upgrade ipykernel"
+    return Finding("warning", f"{detail} is old: output comes later than it could", advice)
 
 
 def _check_kernel() -> Finding:
@@ -218,22 +198,14 @@ def _check_kernel() -> Finding:
                 result = environment.execute_code("doctor", "print(6 * 7)", timeout=30)
                 answered_at = time.monotonic()
     except (TaskWeaverError, OSError) as error:
-        return Finding(
-            name="kernel", status="failed", detail=str(error), advice="see ipykernel above"
-        )
+        return Finding("failed", str(error), "see ipykernel above")
     if result.stdout != ["42\n"]:
-        return Finding(
-            name="kernel",
-            status="failed",
-            detail=f"it started but did not answer: {result.error or result.status.value}",
-            advice="run it again with other programs closed, and look at the load of the machine",
-        )
-    return Finding(
-        name="kernel",
-        status="ok",
-        detail=f"ready after {ready_at - started_at:.2f} s,"
-        f" answered after {(answered_at - ready_at) * 1000:.0f} ms more",
-    )
+        detail = f"it started but did not answer: {result.error or result.status.value}"
+        advice = "run it again with other programs closed, and look at the load of the machine"
+        return Finding("failed", detail, advice)
+    seconds, milliseconds = ready_at - started_at, (answered_at - ready_at) * 1000
+    detail = f"ready after {seconds:.2f} s, answered after {milliseconds:.0f} ms more"
+    return Finding("ok", detail)
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -256,7 +228,7 @@ def _check_docker(project: Path | None) -> Finding:
     try:
         service = config.load(project).execution_service
     except ConfigError as error:
-        return Finding(name="docker", status="warning", detail=str(error))
+        return Finding("warning", str(error))
     address = service.engine_url
     parts = urlsplit(address)
     connection: http.client.HTTPConnection
@@ -274,12 +246,9 @@ def _check_docker(project: Path | None) -> Finding:
         detail = f"engine {engine.get('Version')} at {address}"
         connection.request("GET", f"/images/{service.custom_image or DEFAULT_IMAGE}/json")
         if connection.getresponse().status == http.HTTPStatus.NOT_FOUND:
-            detail += (
-                f", without the image {service.custom_image}"
-                if service.custom_image
-                else (", without the image of kernels; build it with: taskweaver-ext image build")
-            )
-        return Finding(name="docker", status="ok", detail=detail)
+            how = "of kernels; build it with: taskweaver-ext image build"
+            detail += f", without the image {service.custom_image or how}"
+        return Finding("ok", detail)
     except PermissionError:
         return _no_docker(f"no permission to use {address}", address, "denied")
     except TimeoutError:
@@ -294,7 +263,7 @@ def _no_docker(detail: str, address: str, trouble: Trouble = "absent") -> Findin
     from taskweaver_ext.ces.kernels.container.engine import advice_about_engine
 
     advice = f"{advice_about_engine(address, trouble)}; local kernels need no Docker"
-    return Finding(name="docker", status="warning", detail=detail, advice=advice)
+    return Finding("warning", detail, advice)
 
 
 def _check_model(project: Path | None) -> Finding:
@@ -302,19 +271,10 @@ def _check_model(project: Path | None) -> Finding:
         llm = config.load(project).llm
         settings = ModelSettings.from_mapping(llm.settings)
     except ConfigError as error:
-        return Finding(
-            name="model",
-            status="warning",
-            detail=str(error),
-            advice=f"correct {config.FILE_NAME} or the environment",
-        )
+        return Finding("warning", str(error), f"correct {config.FILE_NAME} or the environment")
     detail = f"{settings.api_type} {settings.model}, key {'set' if llm.has_api_key else 'not set'}"
     # An address of one's own, such as vLLM's, may need no key.
     if llm.has_api_key or settings.api_base or settings.api_type in ("ollama", "local"):
-        return Finding(name="model", status="ok", detail=detail)
-    return Finding(
-        name="model",
-        status="warning",
-        detail=detail,
-        advice=f"set llm.api_key in {config.FILE_NAME}, or LLM_API_KEY; running code needs none",
-    )
+        return Finding("ok", detail)
+    advice = f"set llm.api_key in {config.FILE_NAME}, or LLM_API_KEY; running code needs none"
+    return Finding("warning", detail, advice)

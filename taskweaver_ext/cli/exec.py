@@ -13,12 +13,7 @@ from pathlib import Path
 import click
 
 from taskweaver_ext.ces.execution.audit import AuditLog
-from taskweaver_ext.ces.execution.events import (
-    ArtifactProduced,
-    ExecutionEvent,
-    OutputProduced,
-    StatusChanged,
-)
+from taskweaver_ext.ces.execution.events import ArtifactProduced, ExecutionEvent
 from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.ces.inside.spawner.started_process import complaint_about_folder
@@ -28,7 +23,7 @@ from taskweaver_ext.ces.programs.exec_errors import exec_error, explain_working_
 from taskweaver_ext.ces.programs.languages import BUILT_IN, RUST, TYPESCRIPT, C
 from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.program import ProgramLimits
-from taskweaver_ext.cli.run_view import STATUSES_TO_SAY, Completion, JsonView
+from taskweaver_ext.cli.run_view import Completion, JsonView, PlainView
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.config.settings import load_execution_service
@@ -256,22 +251,15 @@ def _find_folder(cwd: str | None, *, is_needed: bool) -> Path:
     return folder
 
 
-class _PlainView:
+class _PlainView(PlainView):
     """The program's own streams on ours; what we have to add goes to standard error."""
-
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
-        self._said: set[str] = set()
 
     def show(self, event: ExecutionEvent) -> None:
         """Show what the program writes, where files are, and what happens to its container."""
-        if isinstance(event, OutputProduced):
-            self._screen.write(event.stream, event.text)
-        elif isinstance(event, ArtifactProduced):
+        if isinstance(event, ArtifactProduced):
             self._screen.say(f"[Saved] {event.artifact.name}: {event.artifact.file_name}")
-        elif isinstance(event, StatusChanged) and event.status in STATUSES_TO_SAY:
-            self._said.add(event.detail)
-            self._screen.say(f"[{event.status.capitalize()}] {event.detail}")
+        else:
+            super().show(event)
 
     def finish(self, result: ExecutionResult, notices: list[Notice]) -> None:
         """Say what the program did not say itself."""

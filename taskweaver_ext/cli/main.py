@@ -170,12 +170,10 @@ def _open_missing_streams() -> None:
 
 def _with_command(arguments: list[str]) -> list[str]:
     """Put the default command before arguments that name none."""
-    own = [argument for argument in arguments[:1] if argument == "--debug"]
-    rest = arguments[len(own) :]
+    at = 1 if arguments[:1] == ["--debug"] else 0
+    rest = arguments[at:]
     names_none = not rest or (rest[0].startswith("-") and rest[0] not in _OWN_OPTIONS)
-    return (
-        [*own, DEFAULT_COMMAND, *rest] if names_none and DEFAULT_COMMAND in COMMANDS else arguments
-    )
+    return [*arguments[:at], DEFAULT_COMMAND, *rest] if names_none else arguments
 
 
 def _hint_for(error: click.UsageError) -> str:

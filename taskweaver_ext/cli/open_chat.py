@@ -11,8 +11,8 @@ import click
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.ces.execution.results import StreamName
-from taskweaver_ext.chat.chat_session import SessionSource
-from taskweaver_ext.cli.app_source import sessions_of
+from taskweaver_ext.chat.project_sessions import ProjectSessions
+from taskweaver_ext.cli.init import find_template
 from taskweaver_ext.cli.project_log import logging_to_project
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
@@ -39,7 +39,7 @@ def open_chat(project: Path | None, kernel: str | None) -> int:
         TaskWeaverApp(project, arguments=arguments) as app,
         logging_to_project(app.config.logging),
     ):
-        source = sessions_of(app)
+        source = ProjectSessions(app, find_template)
         if _is_interactive():
             return _chat_on_terminal(source, app.config)
         return _chat_through_pipes(source)
@@ -51,7 +51,7 @@ def _is_interactive() -> bool:
     return is_terminal and not variables.has_simple_terminal()
 
 
-def _chat_on_terminal(source: SessionSource, settings: config.Config) -> int:
+def _chat_on_terminal(source: ProjectSessions, settings: config.Config) -> int:
     history_path = settings.app_base_dir / _HISTORY_FILE
     is_local = settings.execution_service.kernel_mode is config.EnvMode.Local
     is_first_chat = not history_path.exists()
@@ -66,7 +66,7 @@ def _chat_on_terminal(source: SessionSource, settings: config.Config) -> int:
         return chat.run(signals.pass_to)
 
 
-def _chat_through_pipes(source: SessionSource) -> int:
+def _chat_through_pipes(source: ProjectSessions) -> int:
     streams = Screen()
 
     def write(stream: StreamName, text: str) -> None:

@@ -6,23 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Protocol, assert_never
 
+from taskweaver_ext.ces.execution import events
 from taskweaver_ext.ces.execution.artifacts import IMAGE_SUFFIXES
 from taskweaver_ext.ces.execution.event_json import finished_line, line_of
-from taskweaver_ext.ces.execution.events import (
-    ArtifactProduced,
-    DisplayProduced,
-    DisplayUpdated,
-    ExecutionEvent,
-    ExecutionFinished,
-    InputRequested,
-    InputSettled,
-    LateOutput,
-    LogRecorded,
-    OutputCleared,
-    OutputProduced,
-    StatusChanged,
-    StatusReported,
-)
 from taskweaver_ext.ces.execution.results import (
     ExecutionResult,
     ExecutionStatus,
@@ -33,7 +19,7 @@ from taskweaver_ext.ces.execution.results import (
 from taskweaver_ext.cli.screen import Screen
 
 _READ_CHARACTERS = 1 << 20
-STATUSES_TO_SAY = ("paused", "resumed", "limit")
+_STATUSES_TO_SAY = ("paused", "resumed", "limit")
 _NOT_FOR_SCREENS = ("truncated", "display_skipped")
 """What these notices say is missing from a result has been shown all the same."""
 
@@ -41,7 +27,7 @@ _NOT_FOR_SCREENS = ("truncated", "display_skipped")
 class View(Protocol):
     """Shows one execution; `run` calls `show` for each event and `finish` once at the end."""
 
-    def show(self, event: ExecutionEvent) -> None:
+    def show(self, event: events.ExecutionEvent) -> None:
         """Show an event when it happens."""
 
     def finish(self, result: ExecutionResult, notices: list[Notice]) -> None:
@@ -55,25 +41,25 @@ class PlainView:
         self._screen = screen
         self._said: set[str] = set()
 
-    def show(self, event: ExecutionEvent) -> None:
+    def show(self, event: events.ExecutionEvent) -> None:
         """Show an event when it happens."""
         match event:
-            case OutputProduced() | LateOutput():
+            case events.OutputProduced() | events.LateOutput():
                 self._screen.write(event.stream, event.text)
-            case DisplayProduced() | DisplayUpdated():
+            case events.DisplayProduced() | events.DisplayUpdated():
                 self._show_display(event.bundle)
-            case LogRecorded():
+            case events.LogRecorded():
                 self._screen.say(f"[{event.level}] {event.tag}: {event.message}")
-            case ArtifactProduced():
+            case events.ArtifactProduced():
                 self._screen.say(f"[Saved] {event.artifact.file_name}")
-            case StatusChanged():
-                if event.status in STATUSES_TO_SAY:
+            case events.StatusChanged():
+                if event.status in _STATUSES_TO_SAY:
                     self._said.add(event.detail)
                     self._screen.say(f"[{event.status.capitalize()}] {event.detail}")
-            case OutputCleared() | InputRequested() | InputSettled() | StatusReported():
+            case events.OutputCleared() | events.InputRequested() | events.InputSettled():
                 pass
-            case ExecutionFinished():
-                pass  # `finish` knows more
+            case events.StatusReported() | events.ExecutionFinished():
+                pass  # how it ended `finish` knows better
             case _:
                 assert_never(event)
 
@@ -113,9 +99,9 @@ class JsonView:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
 
-    def show(self, event: ExecutionEvent) -> None:
+    def show(self, event: events.ExecutionEvent) -> None:
         """Show an event when it happens."""
-        if not isinstance(event, ExecutionFinished):  # the last line is of `finish`
+        if not isinstance(event, events.ExecutionFinished):  # the last line is of `finish`
             self._screen.write("stdout", line_of(event))
 
     def finish(self, result: ExecutionResult, notices: list[Notice]) -> None:
@@ -134,9 +120,9 @@ class Completion:
         self._view = view
         self._shown: Counter[StreamName] = Counter()
 
-    def show(self, event: ExecutionEvent) -> None:
+    def show(self, event: events.ExecutionEvent) -> None:
         """Show an event and remember how much output it was."""
-        if isinstance(event, OutputProduced):
+        if isinstance(event, events.OutputProduced):
             self._shown[event.stream] += len(event.text)
         self._view.show(event)
 
@@ -146,7 +132,7 @@ class Completion:
         if "display_skipped" in kinds and "record_failed" not in kinds:
             for stream in ("stdout", "stderr"):
                 for text in self._rest_of(result, stream):
-                    event = OutputProduced(
+                    event = events.OutputProduced(
                         execution_id=result.execution_id, stream=stream, text=text
                     )
                     self._view.show(event)

@@ -13,8 +13,10 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
+
+from taskweaver_ext.closing import Closeable
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_INTERRUPTED = 130
@@ -35,7 +37,7 @@ class _Listener:
     no_effect_after_seconds: float
 
 
-class SignalWatch:
+class SignalWatch(Closeable):
     """Take over the signals that mean "stop" for as long as the `with` block lasts.
 
     Until `pass_to` is called, the first signal raises KeyboardInterrupt in the
@@ -108,12 +110,8 @@ class SignalWatch:
                 self._previous[number] = signal.signal(number, self._on_signal)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Give the signals back."""
         self._arrived.put(None)
         self._thread.join()
         for number, handler in self._previous.items():

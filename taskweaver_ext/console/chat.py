@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 from pathlib import Path
 
-from taskweaver_ext.chat.chat_session import SessionSource
 from taskweaver_ext.chat.kernel_names import KernelName
+from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.chat.requests import parse_request
 from taskweaver_ext.console.commands import Commands
 from taskweaver_ext.console.completion import ChatCompleter
@@ -31,8 +30,6 @@ LOCAL_KERNEL = (
 EXIT_DONE = 0
 EXIT_INTERRUPTED = 130
 
-_log = logging.getLogger(__name__)
-
 
 class ConsoleChat:
     """One chat on one terminal.
@@ -43,7 +40,7 @@ class ConsoleChat:
 
     def __init__(
         self,
-        source: SessionSource,
+        source: ProjectSessions,
         screen: TerminalScreen,
         *,
         has_color: bool,
@@ -114,4 +111,4 @@ class ConsoleChat:
             return self._prompt.read()
 
     def _find_names(self, code: str) -> list[KernelName]:
-        return list(self._source.find_names(self._runner.session, code))
+        return self._source.find_names(self._runner.session, code)

@@ -11,12 +11,14 @@ from typing import TypeAlias, TypeVar
 from taskweaver_ext.approval import ApprovalAnswer, ApprovalRequest
 from taskweaver_ext.ces.execution.executor import OnInput
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
-from taskweaver_ext.chat.chat_session import ChatSession, SessionSource
+from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.inbox import InboxSubscription, Question
 from taskweaver_ext.console.rows import DIM, RED, YELLOW
 from taskweaver_ext.conversation import Round
+from taskweaver_ext.demo import DEMO_REQUEST
 from taskweaver_ext.errors import SessionError
+from taskweaver_ext.session.session import Session
 
 PassSignals: TypeAlias = Callable[[Callable[[int], None], Callable[[], None], float], None]
 """Lets a function hear signals, on a thread of its own, and another one hear when nothing came of
@@ -42,7 +44,7 @@ class RequestRunner:
 
     def __init__(
         self,
-        source: SessionSource,
+        source: ProjectSessions,
         display: Display,
         *,
         can_ask: bool = True,
@@ -56,7 +58,7 @@ class RequestRunner:
         """
         self.source = source
         self.display = display
-        self.session: ChatSession
+        self.session: Session
         self.subscription: InboxSubscription
         """Brings the events of the session to the display."""
         self.files: list[Path] = []
@@ -71,7 +73,7 @@ class RequestRunner:
         self._on_idle_signal = on_idle_signal
         self._stop_count = 0
         self._is_working = False
-        self._current: ChatSession | None = None
+        self._current: Session | None = None
         """The session that is working, if one is."""
 
     def start(self, pass_signals_to: PassSignals) -> None:
@@ -91,8 +93,9 @@ class RequestRunner:
         try:
             return self._send(self.session, self.subscription, request, files)
         finally:
-            if cost := self.source.describe_cost(self.session):
-                self.display.say(f"({cost})", color=DIM)
+            usage = self.session.usage
+            if usage.round.total_tokens:
+                self.display.say(f"({usage.describe_round()})", color=DIM)
 
     def run_code(self, language: str, code: str) -> ExecutionResult:
         """Run code of the person, and show what it does."""
@@ -123,9 +126,9 @@ class RequestRunner:
                 self.display.say(_CANCELLED, color=YELLOW)
                 return
             self.display.say("[Demo] The model is a script; roles, kernel and output are real.")
-            self.display.say(f"You ▸ {self.source.demo_request}")
+            self.display.say(f"You ▸ {DEMO_REQUEST}")
             subscription = InboxSubscription(demo.emitter, self.display.inbox)
-            self._send(demo, subscription, self.source.demo_request, [])
+            self._send(demo, subscription, DEMO_REQUEST, [])
         finally:
             for one in demo.rounds:  # it has been seen, and is not to pass for a model's work
                 one.user_query = f"[Demo] {one.user_query}"
@@ -157,13 +160,13 @@ class RequestRunner:
         self.session.stop()
         self.display.transcript.close()
 
-    def _use(self, session: ChatSession) -> None:
+    def _use(self, session: Session) -> None:
         self.session = session
         self.subscription = InboxSubscription(session.emitter, self.display.inbox)
 
     def _send(
         self,
-        session: ChatSession,
+        session: Session,
         subscription: InboxSubscription,
         message: str,
         files: list[dict[str, str]],
@@ -176,7 +179,7 @@ class RequestRunner:
 
         return self._on_execution_thread(send, session)
 
-    def _on_execution_thread(self, do: Callable[[], T], session: ChatSession | None = None) -> T:
+    def _on_execution_thread(self, do: Callable[[], T], session: Session | None = None) -> T:
         """Do something on the execution thread; Ctrl-C stops what the session does."""
         self._stop_count = 0
         self._current = session

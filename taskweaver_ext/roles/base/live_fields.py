@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from taskweaver_ext.conversation import AttachmentId, AttachmentType
+from taskweaver_ext.conversation import AttachmentId, AttachmentType, Post
 from taskweaver_ext.events.emitter import PostEventProxy
 
 
@@ -68,3 +68,12 @@ class LiveFields:
             text, self._types[field], id=self._ids.get(field), is_end=is_end
         )
         self._ids[field] = attachment.id
+
+
+def shown_fields(post: Post, attachments: Mapping[str, AttachmentType]) -> dict[str, str]:
+    """Return the fields of the reply that a post shows in its attachments."""
+    return {
+        name: attachment.content
+        for name, kind in attachments.items()
+        for attachment in post.get_attachment(kind)[-1:]
+    }

@@ -72,9 +72,8 @@ def load_examples(folder: Path, roles: Collection[str]) -> list[Round]:
         except (OSError, UnicodeDecodeError, yaml.YAMLError, ProtocolError) as error:
             _logger.warning("The example %s is left out: %s", path, error)
             continue
-        speakers = {
-            name for one in example for post in one.post_list for name in (post.send_from,)
-        } | {post.send_to for one in example for post in one.post_list}
+        posts = [post for one in example for post in one.post_list]
+        speakers = {name for post in posts for name in (post.send_from, post.send_to)}
         if speakers <= set(roles):
             rounds += example
     return rounds

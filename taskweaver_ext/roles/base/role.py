@@ -16,7 +16,6 @@ from __future__ import annotations
 import abc
 import importlib
 import importlib.util
-import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -37,7 +36,6 @@ USER: RoleName = "User"
 PLANNER: RoleName = "Planner"
 
 _SUFFIX = ".role.yaml"
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)

@@ -7,21 +7,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from taskweaver_ext.ces.programs.languages import canonical_name
-from taskweaver_ext.conversation import AttachmentType, Post
+from taskweaver_ext.conversation import Post
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.events.emitter import PostEventProxy
 from taskweaver_ext.roles.base.correction import UnusableReplyError
-from taskweaver_ext.roles.base.live_fields import LiveFields
+from taskweaver_ext.roles.base.live_fields import shown_fields
 from taskweaver_ext.roles.base.model_caller import ModelReply
 from taskweaver_ext.roles.base.reply_json import parse_reply
 from taskweaver_ext.roles.code_interpreter.generated import (
+    ATTACHMENTS,
+    MESSAGE,
+    Form,
     GeneratedCode,
     GeneratedText,
-    Panel,
+    ReplyReader,
     find_code_block,
 )
 from taskweaver_ext.streaming.channels import ChannelEvent, ChannelParser
-from taskweaver_ext.streaming.code_cleaning import FenceStripper
 from taskweaver_ext.text.json_stream import JsonStringScanner
 
 THINKING, DECISION, CODE = "thinking", "ReactDecisionOutV2", "code"
@@ -29,25 +31,15 @@ TOOL_PREFIX = "exec_tools.execute_code_"
 
 _TOOL_ID = "tool_call.tool_id"
 _ANSWER = "final_answer"
-_ATTACHMENTS = {
-    "thought": AttachmentType.thought,
-    "reply_type": AttachmentType.reply_type,
-    "reply_content": AttachmentType.reply_content,
-}
-_MESSAGE = "message"
 
 
-class ChannelForm:
+class ChannelForm(Form):
     """Three channels: what the model thinks, what it decides (JSON), and the code as it is."""
 
     prompt_name = "channel_form"
 
-    def __init__(self, languages: Sequence[str]) -> None:
-        self._languages = tuple(languages)
-
-    def schema(self) -> dict[str, Any] | None:
+    def schema(self) -> None:
         """Return None: the reply as a whole is no JSON."""
-        return None
 
     def reader(self, post: PostEventProxy) -> ChannelReader:
         """Begin to read a reply."""
@@ -55,11 +47,7 @@ class ChannelForm:
 
     def reply_text(self, post: Post) -> str:
         """Return what the model had written for a post."""
-        texts = {
-            name: attachment.content
-            for name, kind in _ATTACHMENTS.items()
-            for attachment in post.get_attachment(kind)[-1:]
-        }
+        texts = shown_fields(post, ATTACHMENTS)
         thinking = _channel(THINKING, texts.get("thought", ""))
         if "reply_content" not in texts:
             decision: dict[str, Any] = {"action": "complete", _ANSWER: post.message}
@@ -71,15 +59,12 @@ class ChannelForm:
         return thinking + _channel(DECISION, json.dumps(decision, ensure_ascii=False)) + code
 
 
-class ChannelReader:
+class ChannelReader(ReplyReader):
     """One reply as it arrives."""
 
     def __init__(self, post: PostEventProxy, languages: Sequence[str]) -> None:
-        self._languages = languages
+        super().__init__(post, languages)
         self._parser = ChannelParser((THINKING, DECISION, CODE))
-        self._live = LiveFields(post, _ATTACHMENTS, _MESSAGE)
-        self._panel = Panel(post, post.post.send_from)
-        self._fence = FenceStripper()
         self._texts = {THINKING: "", DECISION: "", CODE: ""}
         self._scanner: JsonStringScanner | None = JsonStringScanner(_TOOL_ID, _ANSWER)
         self._has_begun_decision = False
@@ -92,11 +77,7 @@ class ChannelReader:
             self._receive(event)
 
     def finish(self, reply: ModelReply) -> GeneratedCode | GeneratedText:
-        """Make sense of the whole reply.
-
-        Raises:
-            UnusableReplyError: It lacks something.
-        """
+        """Make sense of the whole reply, or raise UnusableReplyError."""
         for event in self._parser.close(broken=bool(reply.problem)):
             self._receive(event)
         if reply.problem and self._parser.open_channel:
@@ -105,7 +86,7 @@ class ChannelReader:
         decision = parse_reply(self._texts[DECISION], ("action", "notes", _ANSWER)) or {}
         answer = decision.get(_ANSWER, "")
         if answer.strip() and not self._tool_id:
-            self._live.complete({"thought": self._texts[THINKING], _MESSAGE: answer})
+            self._live.complete({"thought": self._texts[THINKING], MESSAGE: answer})
             return GeneratedText(answer)
         if not self._texts[DECISION].strip() and not self._texts[CODE].strip():
             self._accept_block(reply)
@@ -118,10 +99,6 @@ class ChannelReader:
         texts = {"thought": self._texts[THINKING], "reply_type": language}
         self._live.complete({**texts, "reply_content": self._texts[CODE]})
         return GeneratedCode(language, self._texts[CODE], self._panel)
-
-    def abandon(self, reason: str) -> None:
-        """Take note that the reply is of no use."""
-        self._panel.break_off(reason)
 
     def _receive(self, event: ChannelEvent) -> None:
         if event.channel == THINKING:
@@ -148,7 +125,7 @@ class ChannelReader:
             return
         for piece in pieces:
             if piece.path == _ANSWER:
-                self._live.add(_MESSAGE, piece.text)
+                self._live.add(MESSAGE, piece.text)
                 continue
             self._tool_id += piece.text
             if piece.completed and not self._is_tool_known:

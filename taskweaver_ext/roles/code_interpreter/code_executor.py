@@ -162,12 +162,7 @@ class CodeExecutor:
             self._environment.restart_session(self._session_id)
             self._has_given_up = False
 
-    def run(
-        self,
-        language: str,
-        code: str,
-        post: PostEventProxy,
-    ) -> ExecutionResult:
+    def run(self, language: str, code: str, post: PostEventProxy) -> ExecutionResult:
         """Run code to its end and show in the post what it does.
 
         Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Literal
 
 from taskweaver_ext.approval import Approval, ShellPolicy
 from taskweaver_ext.ces.execution.files_beneath import list_files
@@ -13,7 +13,7 @@ from taskweaver_ext.ces.execution.results import KernelContents
 from taskweaver_ext.config.settings import ReplyForm
 from taskweaver_ext.conversation import Attachment, AttachmentType, Post, Round
 from taskweaver_ext.events.emitter import PostEventProxy
-from taskweaver_ext.llm.chat_model import JsonSchema, Message
+from taskweaver_ext.llm.chat_model import Message
 from taskweaver_ext.roles.base.correction import UnusableReplyError, rejected_messages
 from taskweaver_ext.roles.base.history import History
 from taskweaver_ext.roles.base.model_caller import ModelCaller, ModelReply
@@ -21,7 +21,12 @@ from taskweaver_ext.roles.base.prompts import append_missing, fill, load_example
 from taskweaver_ext.roles.base.role import PLANNER, USER, Memory, RoleContext
 from taskweaver_ext.roles.code_interpreter.channel_form import TOOL_PREFIX, ChannelForm
 from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
-from taskweaver_ext.roles.code_interpreter.generated import GeneratedCode, GeneratedText
+from taskweaver_ext.roles.code_interpreter.generated import (
+    Form,
+    GeneratedCode,
+    GeneratedText,
+    ReplyReader,
+)
 from taskweaver_ext.roles.code_interpreter.json_form import JsonForm
 
 MAX_LISTED_FILES = 30
@@ -31,33 +36,6 @@ _SHELL_POLICIES: dict[ShellPolicy, str] = {
     "asks": "A person has to approve code in other languages than Python before it runs.",
     "refused": "Code in other languages than Python, and programs started from it, are refused.",
 }
-
-
-class ReplyReader(Protocol):
-    """One reply as it arrives: `feed` for each piece, then `finish` or `abandon`."""
-
-    def feed(self, text: str) -> None: ...
-
-    def finish(self, reply: ModelReply) -> GeneratedCode | GeneratedText: ...
-
-    def abandon(self, reason: str) -> None: ...
-
-
-class Form(Protocol):
-    """A form in which a model can reply."""
-
-    @property
-    def prompt_name(self) -> str:
-        """Which text of the prompt file describes it."""
-
-    def schema(self) -> JsonSchema | None:
-        """Return the JSON that the reply is to be, if it is to be JSON."""
-
-    def reader(self, post: PostEventProxy) -> ReplyReader:
-        """Begin to read a reply."""
-
-    def reply_text(self, post: Post) -> str:
-        """Return what the model had written for a post."""
 
 
 class CodeGenerator:
@@ -75,11 +53,8 @@ class CodeGenerator:
         self._context = context
         self._executor = executor
         self._approval = approval
-        self._form: Form = (
-            JsonForm(executor.languages)
-            if reply_form == "json"
-            else ChannelForm(executor.languages)
-        )
+        form: type[Form] = JsonForm if reply_form == "json" else ChannelForm
+        self._form = form(executor.languages)
         settings = context.config.code_generator
         llm_alias = settings.llm_alias or context.config.code_interpreter.llm_alias
         self._caller = ModelCaller(context, llm_alias, "code_generator")
@@ -88,26 +63,19 @@ class CodeGenerator:
         )
         ours = Path(__file__).with_name("code_generator_prompt.yaml")
         self._prompt = load_prompts(ours, settings.prompt_file_path, "content")
-        examples: list[Round] = []
-        if settings.use_example:
-            speakers = {alias, PLANNER, USER}
-            examples = load_examples(settings.example_base_path, speakers)
+        speakers = {alias, PLANNER, USER}
+        place = settings.example_base_path
+        examples = load_examples(place, speakers) if settings.use_example else []
         self._examples = self._render(examples)
 
-    @property
-    def advice_on_form(self) -> str:
-        """What the model is told when its reply could not be read."""
-        return self._prompt["revise_form"]
+    def advice_on(self, fault: Literal["form", "code", "run"]) -> str:
+        """Return what the model is told about what it wrote.
 
-    @property
-    def advice_on_code(self) -> str:
-        """What the model is told when its code was refused, or failed and left nothing."""
-        return self._prompt["revise_code"]
-
-    @property
-    def advice_on_run(self) -> str:
-        """What the model is told when its code failed halfway."""
-        return self._prompt["revise_run"]
+        Args:
+            fault: The reply could not be read; or its code was refused, or failed and left
+                nothing; or its code failed halfway.
+        """
+        return self._prompt[f"revise_{fault}"]
 
     def generate(
         self, memory: Memory, post: PostEventProxy

@@ -69,8 +69,7 @@ class CodeInterpreter(Role):
             self._executor.start(post)
             reply, generated = self._generator.generate(memory, post)
             if isinstance(generated, UnusableReplyError):
-                advice = self._generator.advice_on_form
-                reject(post, reply, str(generated), advice)
+                reject(post, reply, str(generated), self._generator.advice_on("form"))
                 self._try_again_or_report(post, memory)
                 return post.end()
             if isinstance(generated, GeneratedText):
@@ -83,7 +82,7 @@ class CodeInterpreter(Role):
         verdict = self._inspect(generated)
         if verdict.errors:
             self._refuse(post, generated, "\n".join(verdict.errors))
-            self._try_again_or_report(post, memory, self._generator.advice_on_code)
+            self._try_again_or_report(post, memory, self._generator.advice_on("code"))
             return post.end()
         is_verified = generated.language == "python" and not verdict.shell_uses
         answer = self._approval.decide(
@@ -150,9 +149,8 @@ class CodeInterpreter(Role):
         if failure is None or is_stopped:
             post.update_send_to(memory.asker_of(self.alias))
         else:
-            advice = self._generator.advice_on_code
-            if generated.language == "python" and result.variables_survived:
-                advice = self._generator.advice_on_run
+            is_halfway = generated.language == "python" and result.variables_survived
+            advice = self._generator.advice_on("run" if is_halfway else "code")
             self._try_again_or_report(post, memory, advice)
         return post.end()
 

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import abc
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from taskweaver_ext.ces.execution.contract import ExecutionFailure, PromisedFile
 from taskweaver_ext.ces.execution.results import ExecutionId
+from taskweaver_ext.conversation import AttachmentType, Post
 from taskweaver_ext.events.emitter import PostEventProxy
+from taskweaver_ext.llm.chat_model import JsonSchema
+from taskweaver_ext.roles.base.live_fields import LiveFields
+from taskweaver_ext.roles.base.model_caller import ModelReply
+from taskweaver_ext.streaming.code_cleaning import FenceStripper
 from taskweaver_ext.streaming.decision import CHANNEL_DECISION, DecisionPaths
 from taskweaver_ext.streaming.exec_widget import ExecWidget
 from taskweaver_ext.streaming.text_blocks import TextBlockSplitter
+
+ATTACHMENTS = {
+    "thought": AttachmentType.thought,
+    "reply_type": AttachmentType.reply_type,
+    "reply_content": AttachmentType.reply_content,
+}
+"""Where a post shows the fields of a reply."""
+MESSAGE = "message"
+"""The field that is the post's message."""
 
 NO_DECISION = DecisionPaths(tool_id="", program_name="", objective="", contract="", code="")
 
@@ -92,6 +109,54 @@ class Panel:
         """Say how it ended, or why it did not run."""
         if self._widget is not None:
             self._widget.execution_finished(failure)
+
+
+class ReplyReader(abc.ABC):
+    """One reply as it arrives: `feed` for each piece, then `finish` or `abandon`."""
+
+    def __init__(self, post: PostEventProxy, languages: Sequence[str]) -> None:
+        self._languages = languages
+        self._live = LiveFields(post, ATTACHMENTS, MESSAGE)
+        self._panel = Panel(post, post.post.send_from)
+        self._fence = FenceStripper()
+
+    @abc.abstractmethod
+    def feed(self, text: str) -> None:
+        """Show the next piece of the reply."""
+
+    @abc.abstractmethod
+    def finish(self, reply: ModelReply) -> GeneratedCode | GeneratedText:
+        """Make sense of the whole reply.
+
+        Raises:
+            UnusableReplyError: It lacks something.
+        """
+
+    def abandon(self, reason: str) -> None:
+        """Take note that the reply is of no use."""
+        self._panel.break_off(reason)
+
+
+class Form(abc.ABC):
+    """A form in which a model can reply."""
+
+    prompt_name: ClassVar[str]
+    """Which text of the prompt file describes it."""
+
+    def __init__(self, languages: Sequence[str]) -> None:
+        self._languages = tuple(languages)
+
+    @abc.abstractmethod
+    def schema(self) -> JsonSchema | None:
+        """Return the JSON that the reply is to be, if it is to be JSON."""
+
+    @abc.abstractmethod
+    def reader(self, post: PostEventProxy) -> ReplyReader:
+        """Begin to read a reply."""
+
+    @abc.abstractmethod
+    def reply_text(self, post: Post) -> str:
+        """Return what the model had written for a post."""
 
 
 def find_code_block(text: str) -> tuple[str, str] | None:

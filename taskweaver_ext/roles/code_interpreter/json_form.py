@@ -3,44 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from taskweaver_ext.ces.programs.languages import canonical_name
-from taskweaver_ext.conversation import AttachmentType, Post
+from taskweaver_ext.conversation import Post
 from taskweaver_ext.events.emitter import PostEventProxy
+from taskweaver_ext.llm.chat_model import JsonSchema
 from taskweaver_ext.roles.base.correction import UnusableReplyError
-from taskweaver_ext.roles.base.live_fields import LiveFields
+from taskweaver_ext.roles.base.live_fields import shown_fields
 from taskweaver_ext.roles.base.model_caller import ModelReply
 from taskweaver_ext.roles.base.prompts import as_reply, reply_schema
 from taskweaver_ext.roles.base.reply_json import ReplyFieldStream, parse_reply
 from taskweaver_ext.roles.code_interpreter.generated import (
+    ATTACHMENTS,
+    MESSAGE,
+    Form,
     GeneratedCode,
     GeneratedText,
-    Panel,
+    ReplyReader,
     find_code_block,
 )
-from taskweaver_ext.streaming.code_cleaning import FenceStripper, clean_code
+from taskweaver_ext.streaming.code_cleaning import clean_code
 
 TEXT = "text"
 
-_FIELDS = ("thought", "reply_type", "reply_content")
-_ATTACHMENTS = {
-    "thought": AttachmentType.thought,
-    "reply_type": AttachmentType.reply_type,
-    "reply_content": AttachmentType.reply_content,
-}
-_MESSAGE = "message"
 
-
-class JsonForm:
+class JsonForm(Form):
     """TaskWeaver's form: one JSON object with three texts."""
 
     prompt_name = "json_form"
 
-    def __init__(self, languages: Sequence[str]) -> None:
-        self._languages = tuple(languages)
-
-    def schema(self) -> dict[str, Any] | None:
+    def schema(self) -> JsonSchema | None:
         """Return the JSON schema; what should stream early comes first."""
         return reply_schema(
             {
@@ -59,25 +51,18 @@ class JsonForm:
 
     def reply_text(self, post: Post) -> str:
         """Return what the model had written for a post."""
-        fields = {
-            name: attachment.content
-            for name, kind in _ATTACHMENTS.items()
-            for attachment in post.get_attachment(kind)[-1:]
-        }
+        fields = shown_fields(post, ATTACHMENTS)
         if "reply_content" not in fields:
             fields |= {"reply_type": TEXT, "reply_content": post.message}
         return as_reply(fields)
 
 
-class JsonReader:
+class JsonReader(ReplyReader):
     """One reply as it arrives."""
 
     def __init__(self, post: PostEventProxy, languages: Sequence[str]) -> None:
-        self._languages = languages
-        self._fields = ReplyFieldStream(_FIELDS)
-        self._live = LiveFields(post, _ATTACHMENTS, _MESSAGE)
-        self._panel = Panel(post, post.post.send_from)
-        self._fence = FenceStripper()
+        super().__init__(post, languages)
+        self._fields = ReplyFieldStream(ATTACHMENTS)
         self._reply_type = ""
 
     def feed(self, text: str) -> None:
@@ -88,17 +73,13 @@ class JsonReader:
             if piece.name != "reply_content":
                 self._live.add(piece.name, piece.text)
             elif self._reply_type.strip().lower() == TEXT:
-                self._live.add(_MESSAGE, piece.text)
+                self._live.add(MESSAGE, piece.text)
             else:
                 self._show_code(self._fence.feed(piece.text))
 
     def finish(self, reply: ModelReply) -> GeneratedCode | GeneratedText:
-        """Make sense of the whole reply.
-
-        Raises:
-            UnusableReplyError: It lacks something.
-        """
-        fields = parse_reply(reply.text, _FIELDS) or _fields_of_block(reply)
+        """Make sense of the whole reply, or raise UnusableReplyError."""
+        fields = parse_reply(reply.text, ATTACHMENTS) or _fields_of_block(reply)
         if fields is None:
             what = "is no JSON with the fields of the schema" if reply.text.strip() else "is empty"
             raise UnusableReplyError(reply.problem or f"The reply {what}.")
@@ -108,7 +89,7 @@ class JsonReader:
         language = canonical_name(fields.get("reply_type", "").strip() or "python")
         if language == TEXT:
             del fields["reply_content"]
-            self._live.complete({**fields, _MESSAGE: content})
+            self._live.complete({**fields, MESSAGE: content})
             return GeneratedText(content)
         if language not in self._languages:
             known = ", ".join([*self._languages, TEXT])
@@ -118,10 +99,6 @@ class JsonReader:
         self._panel.open(language)
         self._live.complete({**fields, "reply_type": language, "reply_content": code})
         return GeneratedCode(language, code, self._panel)
-
-    def abandon(self, reason: str) -> None:
-        """Take note that the reply is of no use."""
-        self._panel.break_off(reason)
 
     def _show_code(self, code: str) -> None:
         if code:

@@ -29,11 +29,12 @@ def describe_result(
     Progress bars are folded into their last state. What is too long loses its
     middle, and the place of the whole text is named.
     """
+    places = result.full_output_paths
     sections = [
         ("Error", result.error or "", ""),
         ("Value of the last line", result.output, ""),
-        ("Standard output", "".join(result.stdout), _place(result, "stdout")),
-        ("Standard error", "".join(result.stderr), _place(result, "stderr")),
+        ("Standard output", "".join(result.stdout), str(places.get("stdout", ""))),
+        ("Standard error", "".join(result.stderr), str(places.get("stderr", ""))),
         ("Log", "\n".join(f"{tag} [{level}] {text}" for level, tag, text in result.log), ""),
     ]
     present = [(title, fold(text).rstrip("\n"), where) for title, text, where in sections if text]
@@ -57,13 +58,6 @@ def describe_result(
 def artifact_paths(artifacts: Sequence[ExecutionArtifact], cwd: Path) -> list[str]:
     """Return where the files of an execution are; relative names are in the working directory."""
     return [str(cwd / one.file_name) for one in artifacts if one.file_name]
-
-
-def _place(result: ExecutionResult, stream: str) -> str:
-    for name, path in result.full_output_paths.items():
-        if name == stream:
-            return str(path)
-    return ""
 
 
 def _describe_files(

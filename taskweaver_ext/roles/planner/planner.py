@@ -80,9 +80,8 @@ class Planner(Role):
         ours = Path(__file__).with_name("planner_prompt.yaml")
         self._prompt = load_prompts(ours, settings.prompt_file_path, "instruction_template")
         speakers = {self.alias, USER, *(worker.alias for worker in workers)}
-        examples: list[Round] = []
-        if settings.use_example:
-            examples = load_examples(settings.example_base_path, speakers)
+        place = settings.example_base_path
+        examples = load_examples(place, speakers) if settings.use_example else []
         self._examples = self._render(examples)
 
     def reply(self, memory: Memory) -> Post:
@@ -122,7 +121,7 @@ class Planner(Role):
             raise UnusableReplyError(reply.problem or f"The reply {what}.")
         fields["stop"] = _stop_state(fields.get("stop", ""))
         fields["send_to"] = self._recipient(fields)
-        missing = [name for name in ("message",) if not fields.get(name, "").strip()]
+        missing = [] if fields.get("message", "").strip() else ["message"]
         if fields["send_to"] != USER and not self._has_plan(fields, memory):
             missing.append("plan")
         if missing:

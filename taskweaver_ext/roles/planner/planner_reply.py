@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from taskweaver_ext.config.settings import ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Post
-from taskweaver_ext.roles.base.live_fields import LiveFields
+from taskweaver_ext.roles.base.live_fields import LiveFields, shown_fields
 from taskweaver_ext.roles.base.prompts import as_reply
 from taskweaver_ext.roles.base.reply_json import ReplyFieldStream, parse_reply
 from taskweaver_ext.streaming.channels import ChannelEvent, ChannelParser
@@ -67,12 +67,7 @@ class PlannerReader:
 
 def reply_text(post: Post, reply_form: ReplyForm) -> str:
     """Return what the model had written for a post."""
-    fields = {
-        name: attachment.content
-        for name, kind in ATTACHMENTS.items()
-        for attachment in post.get_attachment(kind)[-1:]
-    }
-    fields |= {"send_to": post.send_to, "message": post.message}
+    fields = shown_fields(post, ATTACHMENTS) | {"send_to": post.send_to, "message": post.message}
     if reply_form == "json":
         return as_reply(fields)
     thinking = fields.pop("plan_reasoning", "")

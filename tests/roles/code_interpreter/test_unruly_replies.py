@@ -20,7 +20,7 @@ from taskweaver_ext.roles.base.live_fields import LiveFields
 from taskweaver_ext.roles.base.model_caller import ModelReply
 from taskweaver_ext.roles.base.reply_json import ReplyFieldStream
 from taskweaver_ext.roles.code_interpreter.channel_form import ChannelReader
-from taskweaver_ext.roles.code_interpreter.code_generator import ReplyReader
+from taskweaver_ext.roles.code_interpreter.generated import ReplyReader
 from taskweaver_ext.roles.code_interpreter.json_form import JsonReader
 from taskweaver_ext.roles.planner.planner_reply import ATTACHMENTS, PlannerReader
 from tests.support.conversations import Listener, answer, code, plan

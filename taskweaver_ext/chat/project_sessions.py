@@ -1,0 +1,60 @@
+"""Sessions of a project for frontends, and what a person may know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from taskweaver_ext.app import TaskWeaverApp
+from taskweaver_ext.chat.kernel_names import KernelName, find_names
+from taskweaver_ext.demo import make_demo_app
+from taskweaver_ext.errors import TaskWeaverError
+from taskweaver_ext.session.session import Session
+
+_COMPLETION_SECONDS = 2.0
+
+
+class ProjectSessions:
+    """Makes the sessions of an application, and describes them."""
+
+    def __init__(self, app: TaskWeaverApp, find_template: Callable[[], Path]) -> None:
+        """Make sessions of an application.
+
+        Args:
+            find_template: Finds the project whose plugins the demonstration uses.
+        """
+        self._app = app
+        self._find_template = find_template
+
+    def create(self) -> Session:
+        """Make a new session."""
+        return self._app.get_session()
+
+    def create_demo(self) -> tuple[Session, Callable[[], None]]:
+        """Return a session with a scripted model, and how to end all that belongs to it."""
+        demo = make_demo_app(self._find_template() / "plugins", self._app.config.app_base_dir)
+        return demo.get_session(), demo.close
+
+    def find_names(self, session: Session, code: str) -> list[KernelName]:
+        """Ask the session's kernel what fits at the end of some code."""
+        try:
+            return find_names(
+                lambda source: self._app.environment.execute_code(
+                    session.session_id, source, timeout=_COMPLETION_SECONDS
+                ),
+                code,
+            )
+        except TaskWeaverError:  # its kernel has not been started
+            return []
+
+    def describe(self, session: Session) -> list[tuple[str, str]]:
+        """Return what `/info` shows: names and values."""
+        config = self._app.config
+        return [
+            ("project", str(config.app_base_dir)),
+            ("folder", str(session.session_dir)),
+            ("model", self._app.describe_model()),
+            ("kernel", config.execution_service.kernel_mode),
+            ("plugins", ", ".join(plugin.name for plugin in session.plugins) or "none"),
+            ("used", session.usage.describe()),
+        ]
