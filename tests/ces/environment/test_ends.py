@@ -282,7 +282,7 @@ def test_code_that_swallows_an_interrupt_still_times_out(environment: Environmen
     code = """
 import time
 try:
-    print("go")
+    print("go", end="")  # in one piece: each would be an interrupt
     time.sleep(1000)
 except KeyboardInterrupt:
     time.sleep(1000)
