@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.server
 import json
 import os
-import shutil
 import socketserver
 import subprocess
 import sys
@@ -18,16 +17,10 @@ import pytest
 
 from tests.support.containers import require_engine
 from tests.support.gateways import enterprise_gateway, kernel_gateway
-from tests.support.needs import MissingError, need
+from tests.support.needs import require_node
 from tests.support.smol_model import smol_model_file
 
 PROJECT = Path(__file__).resolve().parent.parent
-
-
-def find_node() -> None:
-    """Look for Node.js, which tests look for themselves."""
-    if shutil.which("node") is None:
-        raise MissingError("node is not installed")
 
 
 NEEDED: dict[str, Callable[[], object]] = {
@@ -35,7 +28,7 @@ NEEDED: dict[str, Callable[[], object]] = {
     "kernel gateway": kernel_gateway,
     "enterprise gateway": enterprise_gateway,
     "model": smol_model_file,
-    "node": lambda: need("node", find_node),
+    "node": require_node,
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from taskweaver_ext.ces.kernels.container.description import ContainerSettings
 from taskweaver_ext.errors import SessionError
 from tests.support.containers import container_environment
 from tests.support.executions import LIMIT_SECONDS, has_ended, wait_until, with_enough_time
+from tests.support.needs import require_node
 
 MEGABYTE = 1 << 20
 
@@ -136,11 +136,7 @@ LOCAL = [
     pytest.param(("local", "bash", False, BASH), id="shell"),
     pytest.param(("local", "python", True, PYTHON), id="python"),
     pytest.param(("local", "bash", True, BASH), id="bash"),
-    pytest.param(
-        ("local", "javascript", True, JAVASCRIPT),
-        id="javascript",
-        marks=pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed"),
-    ),
+    pytest.param(("local", "javascript", True, JAVASCRIPT), id="javascript"),
 ]
 CONTAINED = [
     pytest.param(("ipc", "bash", False, BASH), id="shell in a container"),
@@ -169,6 +165,8 @@ def kind(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Kind]:
     where, language, fresh, code = request.param
+    if language == "javascript":
+        require_node()
     if where == "local":
         yield Kind(shared_environment, language, fresh, code, is_contained=False)
         return

@@ -33,6 +33,7 @@ from tests.support.executions import (
     wait_until,
     with_enough_time,
 )
+from tests.support.needs import require_node
 
 MEGABYTE = 1 << 20
 PR_GET_CHILD_SUBREAPER = 37
@@ -76,8 +77,8 @@ def stdout_of(result: ExecutionResult) -> str:
 def test_a_recorded_case_comes_out_as_expected(case_id: str) -> None:
     case = CASES[case_id]["input"]
     _reason, expected = DEVIATIONS.get(case_id, ("", CASES[case_id]["expect"]))
-    if case["lang"] == "javascript" and shutil.which("node") is None:
-        pytest.skip("node is not installed")
+    if case["lang"] == "javascript":
+        require_node()
 
     timeout = case["timeout"] / 1000 if case_id not in DEVIATIONS and "timeout" in case else None
     result = run_once(ProcessExecutor(case["lang"]), case["code"], timeout=timeout)
@@ -193,17 +194,15 @@ def test_code_is_taken_as_it_is(python: ProcessExecutor) -> None:
     [
         ("python", "print(len(__import__('sys').argv))\n#", "1\n"),
         ("bash", "echo hi\n#", "hi\n"),
-        pytest.param(
-            "javascript",
-            "console.log(require('fs') !== null)\n//",
-            "true\n",
-            marks=pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed"),
-        ),
+        ("javascript", "console.log(require('fs') !== null)\n//", "true\n"),
     ],
 )
 def test_code_too_long_for_a_command_line_runs_all_the_same(
     language: str, code: str, expected: str
 ) -> None:
+    if language == "javascript":
+        require_node()
+
     result = run_once(ProcessExecutor(language), code + "x" * MEGABYTE)
 
     assert (stdout_of(result), result.error) == (expected, None)
@@ -547,8 +546,8 @@ def test_too_much_memory_is_named_where_the_program_says_so() -> None:
     assert "MemoryError" in "".join(result.stderr)
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 def test_javascript_runs_within_a_memory_limit_and_not_beyond() -> None:
+    require_node()
     limits = ProgramLimits(memory_bytes=300 * MEGABYTE)
     hoard = "const a = []; while (true) a.push(new Array(1e6).fill(1))"
 

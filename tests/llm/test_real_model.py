@@ -33,7 +33,12 @@ from taskweaver_ext.llm.reply_stream import Deliver
 from taskweaver_ext.llm.request_options import RequestBody
 from tests.support.executions import LIMIT_SECONDS
 from tests.support.model_replies import read_reply
-from tests.support.smol_model import SmolServer, serve_smol_model, smol_model_file
+from tests.support.smol_model import (
+    SmolServer,
+    require_xllamacpp,
+    serve_smol_model,
+    smol_model_file,
+)
 
 QUESTION = (Message("system", "You are helpful."), Message("user", "Tell me a long story."))
 TOO_LONG_QUESTION = (Message("user", "word " * 3000),)
@@ -225,6 +230,7 @@ def test_a_local_model_refuses_a_schema_that_is_none(local_model: LocalModel) ->
 
 
 def test_a_file_that_is_no_model_is_named(tmp_path: Path) -> None:
+    require_xllamacpp()
     junk = tmp_path / "junk.gguf"
     junk.write_bytes(b"GGUF" + bytes(1000))
     model = LocalModel(junk, ModelSettings(api_type="local"))

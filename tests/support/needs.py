@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -39,10 +40,20 @@ def need(name: str, make: Callable[[], Made]) -> Made:
             try:
                 return make()
             except MissingError as error:
-                reason = str(error)
+                reason = " ".join(str(error).split())
                 note.write(reason)
     _reasons.add(reason)
     pytest.skip(reason)
+
+
+def require_node() -> None:
+    """Skip the test where JavaScript cannot be run."""
+    need("node", _find_node)
+
+
+def _find_node() -> None:
+    if shutil.which("node") is None:
+        raise MissingError("node is not installed")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -33,16 +33,27 @@ WAIT_SECONDS = 120.0
 def smol_model_file() -> Path:
     """Return the model's file, downloaded the first time; skips the test where it cannot be."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    require_xllamacpp()
     return need("model", lambda: _fetched(Path(caches) / "taskweaver-ext-tests"))
 
 
 def _fetched(folder: Path) -> Path:
     try:
-        import xllamacpp  # type: ignore[import-untyped]  # noqa: F401 - without it no file helps
-
         return fetch_model(SMOL_MODEL, folder)
-    except (ImportError, ModelFetchError) as error:
-        raise MissingError(f"no model of our own can be had: {error}") from error
+    except ModelFetchError as error:
+        raise MissingError(f"the model of tests cannot be had: {error}") from error
+
+
+def require_xllamacpp() -> None:
+    """Skip the test where models cannot be run."""
+    need("xllamacpp", _import_xllamacpp)
+
+
+def _import_xllamacpp() -> None:
+    try:
+        import xllamacpp  # type: ignore[import-untyped]  # noqa: F401 - it is there if this works
+    except ImportError as error:
+        raise MissingError(f"xllamacpp cannot be used: {error}") from error
 
 
 class SmolServer:
