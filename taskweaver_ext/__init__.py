@@ -86,83 +86,56 @@ if TYPE_CHECKING:
     from taskweaver_ext.tools.tool_choice import ToolChoice as ToolChoice
     from taskweaver_ext.tools.tool_choice import choose_tools as choose_tools
 
+_NAMES_IN_MODULES = {
+    "app": "TaskWeaverApp",
+    "approval": "Approval",
+    "ces.environment": "Environment",
+    "ces.execution.events": (
+        "ArtifactProduced DisplayProduced DisplayUpdated ExecutionEvent ExecutionFinished"
+        " InputRequested InputSettled LateOutput LogRecorded OutputCleared OutputProduced"
+        " StatusChanged StatusReported"
+    ),
+    "ces.execution.results": (
+        "Display ExecutionArtifact ExecutionResult ExecutionStatus KernelContents KernelDeath"
+        " Notice"
+    ),
+    "ces.executors": "ExecutorRegistry",
+    "ces.kernels.container.description": "ContainerSettings",
+    "ces.kernels.container.limits": "ContainerLimits",
+    "ces.kernels.gateway.api": "GatewaySettings",
+    "ces.process": "ProcessExecutor",
+    "ces.programs.languages": "Language",
+    "ces.programs.program": "ProgramLimits",
+    "ces.sessions.session_info": "SessionInfo",
+    "ces.shell": "ShellExecutor",
+    "config.settings": "EnvMode",
+    "conversation": "Attachment AttachmentType Post Round",
+    "errors": (
+        "ConfigError KernelDiedError KernelError KernelNotReadyError KernelStartError"
+        " ModelError PluginError ProtocolError SessionError TaskWeaverError"
+    ),
+    "events.emitter": "PostEventProxy SessionEventEmitter",
+    "events.output_batcher": "OutputBatcher",
+    "events.types": (
+        "EventScope PostEventType RoundEventType SessionEventHandler SessionEventHandlerBase"
+        " SessionEventType TaskWeaverEvent"
+    ),
+    "llm.chat_model": "ChatModel",
+    "llm.scripted": "ScriptedModel",
+    "plugins": "Plugin PluginContext register_plugin test_plugin",
+    "roles.base.role": "Role",
+    "session.session": "Session",
+    "streaming.channels": "ChannelEvent ChannelParser",
+    "streaming.exec_widget": "ExecWidget",
+    "streaming.subscriptions": "ChannelSubscriptions StopStream",
+    "text.json_stream": "JsonStringStream",
+    "tools.python_call": "Cell PythonCallResult",
+    "tools.python_tool": "PythonTool",
+    "tools.tool_choice": "choose_tools ToolChoice",
+}
+
 _MODULE_OF_NAME = {
-    "TaskWeaverApp": "taskweaver_ext.app",
-    "Approval": "taskweaver_ext.approval",
-    "Cell": "taskweaver_ext.tools.python_call",
-    "PythonCallResult": "taskweaver_ext.tools.python_call",
-    "ToolChoice": "taskweaver_ext.tools.tool_choice",
-    "choose_tools": "taskweaver_ext.tools.tool_choice",
-    "Environment": "taskweaver_ext.ces.environment",
-    "ArtifactProduced": "taskweaver_ext.ces.execution.events",
-    "DisplayProduced": "taskweaver_ext.ces.execution.events",
-    "DisplayUpdated": "taskweaver_ext.ces.execution.events",
-    "ExecutionEvent": "taskweaver_ext.ces.execution.events",
-    "ExecutionFinished": "taskweaver_ext.ces.execution.events",
-    "InputRequested": "taskweaver_ext.ces.execution.events",
-    "InputSettled": "taskweaver_ext.ces.execution.events",
-    "LateOutput": "taskweaver_ext.ces.execution.events",
-    "LogRecorded": "taskweaver_ext.ces.execution.events",
-    "OutputCleared": "taskweaver_ext.ces.execution.events",
-    "OutputProduced": "taskweaver_ext.ces.execution.events",
-    "StatusChanged": "taskweaver_ext.ces.execution.events",
-    "StatusReported": "taskweaver_ext.ces.execution.events",
-    "ContainerSettings": "taskweaver_ext.ces.kernels.container.description",
-    "ContainerLimits": "taskweaver_ext.ces.kernels.container.limits",
-    "GatewaySettings": "taskweaver_ext.ces.kernels.gateway.api",
-    "EnvMode": "taskweaver_ext.config.settings",
-    "ProcessExecutor": "taskweaver_ext.ces.process",
-    "Language": "taskweaver_ext.ces.programs.languages",
-    "ProgramLimits": "taskweaver_ext.ces.programs.program",
-    "PythonTool": "taskweaver_ext.tools.python_tool",
-    "ExecutorRegistry": "taskweaver_ext.ces.executors",
-    "Display": "taskweaver_ext.ces.execution.results",
-    "ExecutionArtifact": "taskweaver_ext.ces.execution.results",
-    "ExecutionResult": "taskweaver_ext.ces.execution.results",
-    "ExecutionStatus": "taskweaver_ext.ces.execution.results",
-    "KernelContents": "taskweaver_ext.ces.execution.results",
-    "KernelDeath": "taskweaver_ext.ces.execution.results",
-    "Notice": "taskweaver_ext.ces.execution.results",
-    "SessionInfo": "taskweaver_ext.ces.sessions.session_info",
-    "ShellExecutor": "taskweaver_ext.ces.shell",
-    "Attachment": "taskweaver_ext.conversation",
-    "AttachmentType": "taskweaver_ext.conversation",
-    "Post": "taskweaver_ext.conversation",
-    "Round": "taskweaver_ext.conversation",
-    "ConfigError": "taskweaver_ext.errors",
-    "KernelDiedError": "taskweaver_ext.errors",
-    "KernelError": "taskweaver_ext.errors",
-    "KernelNotReadyError": "taskweaver_ext.errors",
-    "KernelStartError": "taskweaver_ext.errors",
-    "ModelError": "taskweaver_ext.errors",
-    "PluginError": "taskweaver_ext.errors",
-    "ProtocolError": "taskweaver_ext.errors",
-    "SessionError": "taskweaver_ext.errors",
-    "TaskWeaverError": "taskweaver_ext.errors",
-    "PostEventProxy": "taskweaver_ext.events.emitter",
-    "SessionEventEmitter": "taskweaver_ext.events.emitter",
-    "ChatModel": "taskweaver_ext.llm.chat_model",
-    "ScriptedModel": "taskweaver_ext.llm.scripted",
-    "OutputBatcher": "taskweaver_ext.events.output_batcher",
-    "Plugin": "taskweaver_ext.plugins",
-    "PluginContext": "taskweaver_ext.plugins",
-    "register_plugin": "taskweaver_ext.plugins",
-    "test_plugin": "taskweaver_ext.plugins",
-    "Role": "taskweaver_ext.roles.base.role",
-    "Session": "taskweaver_ext.session.session",
-    "EventScope": "taskweaver_ext.events.types",
-    "PostEventType": "taskweaver_ext.events.types",
-    "RoundEventType": "taskweaver_ext.events.types",
-    "SessionEventHandler": "taskweaver_ext.events.types",
-    "SessionEventHandlerBase": "taskweaver_ext.events.types",
-    "SessionEventType": "taskweaver_ext.events.types",
-    "TaskWeaverEvent": "taskweaver_ext.events.types",
-    "ChannelEvent": "taskweaver_ext.streaming.channels",
-    "ChannelParser": "taskweaver_ext.streaming.channels",
-    "ExecWidget": "taskweaver_ext.streaming.exec_widget",
-    "ChannelSubscriptions": "taskweaver_ext.streaming.subscriptions",
-    "StopStream": "taskweaver_ext.streaming.subscriptions",
-    "JsonStringStream": "taskweaver_ext.text.json_stream",
+    name: module for module, names in _NAMES_IN_MODULES.items() for name in names.split()
 }
 
 __all__ = sorted(_MODULE_OF_NAME)
@@ -177,7 +150,7 @@ if not TYPE_CHECKING:  # a type checker that saw this would believe in every nam
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        value = getattr(import_module(module), name)
+        value = getattr(import_module(f"{__name__}.{module}"), name)
         globals()[name] = value
         return value
 

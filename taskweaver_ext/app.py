@@ -120,13 +120,8 @@ class _Parts(Module):
 
     @singleton
     @provider
-    def provide_config(self) -> Config:
-        return self._config
-
-    @singleton
-    @provider
-    def provide_environment(self, config: Config) -> Environment:
-        service = config.execution_service
+    def provide_environment(self) -> Environment:
+        service = self._config.execution_service
         self.environment = Environment(
             service.env_dir,
             service.kernel_mode,
@@ -138,35 +133,26 @@ class _Parts(Module):
 
     @singleton
     @provider
-    def provide_plugins(self, config: Config) -> PluginRegistry:
-        return PluginRegistry.load(config.plugin.base_path)
+    def provide_plugins(self) -> PluginRegistry:
+        return PluginRegistry.load(self._config.plugin.base_path)
 
     @singleton
     @provider
-    def provide_roles(self, config: Config) -> RoleRegistry:
-        ours = Path(__file__).parent / "roles"
-        return RoleRegistry.load(ours, config.app_base_dir / "roles")
-
-    @singleton
-    @provider
-    def provide_models(self, config: Config) -> ModelPool:
-        return ModelPool(config, self._model)
+    def provide_models(self) -> ModelPool:
+        return ModelPool(self._config, self._model)
 
     @singleton
     @provider
     def provide_session_parts(
-        self,
-        config: Config,
-        environment: Environment,
-        plugins: PluginRegistry,
-        roles: RoleRegistry,
-        models: ModelPool,
+        self, environment: Environment, plugins: PluginRegistry, models: ModelPool
     ) -> SessionParts:
+        config = self._config
+        ours = Path(__file__).parent / "roles"
         return SessionParts(
             config=config,
             environment=environment,
             plugins=plugins,
-            roles=roles,
+            roles=RoleRegistry.load(ours, config.app_base_dir / "roles"),
             find_model=models.find,
             languages={
                 name: language_from_settings(name, settings)

@@ -47,8 +47,8 @@ class Commands:
         self._input = input_state
         self._say = runner.display.say
         self._actions: dict[str, Callable[[str], None]] = {
-            "help": self._help,
-            "clear": self._clear,
+            "help": lambda _: self._say(_help_text()),
+            "clear": lambda _: runner.display.clear_screen(),
             "reset": self._reset,
             "load": self._load,
             "save": self._save,
@@ -60,7 +60,7 @@ class Commands:
             "auto": self._auto,
             "approve": self._approve,
             "context": self._context,
-            "demo": self._demo,
+            "demo": lambda _: runner.play_demo(),
         }
 
     def do(self, request: Request) -> bool:
@@ -107,12 +107,6 @@ class Commands:
             advice = f"Did you mean /{similar[0]}?" if similar else "/help shows all."
             raise UsageError(f"There is no command /{name}. {advice}")
         return action
-
-    def _help(self, _arguments: str) -> None:
-        self._say(_help_text())
-
-    def _clear(self, _arguments: str) -> None:
-        self._runner.display.clear_screen()
 
     def _reset(self, _arguments: str) -> None:
         self._runner.begin_session()
@@ -220,9 +214,6 @@ class Commands:
             f"The agent remembers {said} request(s) of this session."
             + (f"\nWith your next one it is told:\n{waiting}" if waiting else "")
         )
-
-    def _demo(self, _arguments: str) -> None:
-        self._runner.play_demo()
 
 
 def _words(arguments: str) -> list[str]:

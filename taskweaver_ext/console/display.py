@@ -12,7 +12,8 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from concurrent.futures import Future
+from typing import TypeVar
 
 from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
@@ -37,36 +38,6 @@ _SPINNER_SECONDS = 0.125
 _EXPANDED_ROWS_PER_UPDATE = 500
 
 T = TypeVar("T")
-
-
-class BackgroundTask(Generic[T]):
-    """A function that runs on a thread of its own."""
-
-    def __init__(self, do: Callable[[], T], on_end: Callable[[], None]) -> None:
-        self._do = do
-        self._on_end = on_end
-        self._result: list[T] = []
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="taskweaver-chat-execution")
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def result(self) -> T:
-        """Wait for the end and return what came of it, or raise what it raised."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return self._result[0]
-
-    def _run(self) -> None:
-        try:
-            self._result.append(self._do())
-        except BaseException as error:  # noqa: BLE001 - raised again by `result`
-            self._error = error
-        finally:
-            self._on_end()
 
 
 class Display:
@@ -107,8 +78,11 @@ class Display:
         """
         self._began = time.monotonic()
         self._has_ended = False
-        task = BackgroundTask(do, lambda: self.inbox.put(WorkEnded()))
-        task.start()
+        outcome: Future[T] = Future()
+        thread = threading.Thread(
+            target=self._work, args=(do, outcome), name="taskweaver-chat-execution"
+        )
+        thread.start()
         try:
             while not self._has_ended:
                 self._receive(self.inbox.receive(self._wait_seconds()))
@@ -118,7 +92,8 @@ class Display:
                     self.draw()
         finally:
             self.settle()
-        return task.result()
+        thread.join()
+        return outcome.result()
 
     def draw(self) -> None:
         """Bring the screen up to date."""
@@ -163,16 +138,16 @@ class Display:
 
     def expand(self, number: int | None) -> bool:
         """Show what was collapsed; False when nothing was. Ctrl-C ends it."""
-        found = self.transcript.expand(number)
-        if found is None:
+        hidden = self.transcript.expand(number)
+        if hidden is None:
             return False
         width, _ = self._screen.size()
         rows: list[str] = []
         self._is_expanding = True
-        for line_rows in found[1].rows(width, self.transcript.painter):
+        for line_rows in hidden.rows(width, self.transcript.painter):
             rows += line_rows
             if not self._is_expanding:
-                rows = [*rows, "[Cancelled]"]
+                rows.append("[Cancelled]")
                 break
             if len(rows) >= _EXPANDED_ROWS_PER_UPDATE:
                 self._screen.update(rows, [])
@@ -211,6 +186,14 @@ class Display:
         """Answer `input()` and `getpass()` of running code."""
         answer = self.answer_for(Question(prompt, is_secret=password, is_from_code=True))
         return END_OF_INPUT if answer is None else answer
+
+    def _work(self, do: Callable[[], T], outcome: Future[T]) -> None:
+        try:
+            outcome.set_result(do())
+        except BaseException as error:  # noqa: BLE001 - raised again by `run`
+            outcome.set_exception(error)
+        finally:
+            self.inbox.put(WorkEnded())
 
     def _wait_seconds(self) -> float | None:
         if self._is_stale:

@@ -196,8 +196,9 @@ class PostView:
             return None
         is_answer = self.send_to == USER
         if self.message and not is_answer and not self._has_output:
-            self._show_message()
-        self._show_timings()
+            self.rows += self._message_rows(self.message)
+        if self._timings:
+            self.rows.append(self._painter.paint(f"{OUTPUT}({self._timings})", DIM))
         self._show_end("" if self.send_to == UNKNOWN_ROLE else f"sending message to {self.send_to}")
         return self.message if is_answer else None
 
@@ -344,14 +345,6 @@ class PostView:
     def _show_end(self, text: str, color: str = DIM) -> None:
         row = self._painter.paint(END, DIM) + self._painter.paint(strip_terminal(text), color)
         self.rows.append(row if text else self._painter.paint(END.rstrip(), DIM))
-
-    def _show_timings(self) -> None:
-        if self._timings:
-            self.rows.append(self._painter.paint(f"{OUTPUT}({self._timings})", DIM))
-            self._timings = ""
-
-    def _show_message(self) -> None:
-        self.rows += self._message_rows(self.message)
 
     def _message_rows(self, message: str) -> list[str]:
         first, *others = strip_terminal(message).strip().split("\n")

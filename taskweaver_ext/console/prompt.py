@@ -13,7 +13,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.application.run_in_terminal import run_in_terminal
 from prompt_toolkit.completion import Completer
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import is_searching
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -114,12 +114,12 @@ class Prompt:
 
     def withdraw(self) -> None:
         """Make a prompt that waits raise EOFError; from any thread."""
-        self._call(_exit_with_end_of_file)
+        self._call(lambda application: application.exit(exception=EOFError))
 
     def leave(self) -> None:
         """Make this and every later prompt raise EOFError."""
         self._is_left = True
-        self._call(_exit_with_end_of_file)
+        self.withdraw()
 
     def _call(self, what: Callable[[Application[str]], object]) -> None:
         application, loop = self._application, self._loop
@@ -172,8 +172,8 @@ class Prompt:
     def _line_bindings(self) -> KeyBindings:
         bindings = self._question_bindings()
 
-        @bindings.add("c-m", filter=Condition(lambda: not _is_searching()))
-        @bindings.add("c-j", filter=Condition(lambda: not _is_searching()))
+        @bindings.add("c-m", filter=~is_searching)
+        @bindings.add("c-j", filter=~is_searching)
         def _(event: KeyPressEvent) -> None:
             buffer = event.current_buffer
             if buffer.complete_state and buffer.complete_state.current_completion:
@@ -229,16 +229,8 @@ class _ForgivingHistory(FileHistory):
             super().store_string(string)
 
 
-def _is_searching() -> bool:
-    return get_app().layout.is_searching
-
-
 def _indent_after(line: str) -> str:
     """Indent as the line above, and deeper after a colon."""
     content = line.lstrip("> ") if line.startswith(">") else line
     indent = content[: len(content) - len(content.lstrip())]
     return indent + _INDENT if content.rstrip().endswith(":") else indent
-
-
-def _exit_with_end_of_file(application: Application[str]) -> None:
-    application.exit(exception=EOFError)

@@ -65,15 +65,14 @@ class TextBlock:
         return self._rows_of(line, is_first=not self._has_begun)[-LIVE_ROWS:]
 
     def _receive(self, line: str) -> list[str]:
-        rows: list[str] = []
-        if not self._has_begun and not self._held and not line.strip():
-            return rows  # nothing is to be seen of empty lines at the start
-        is_held = not line.strip() or (self._is_code and not self._has_begun and not self._held)
-        if not is_held:
-            rows += self._release(is_last=False)
-            return rows + self._frame(line)
-        self._held.append(line)
-        return rows
+        is_blank = not line.strip()
+        is_at_start = not self._has_begun and not self._held
+        if is_blank and is_at_start:
+            return []  # nothing is to be seen of empty lines at the start
+        if is_blank or (self._is_code and is_at_start):
+            self._held.append(line)
+            return []
+        return self._release(is_last=False) + self._frame(line)
 
     def _release(self, *, is_last: bool) -> list[str]:
         rows: list[str] = []

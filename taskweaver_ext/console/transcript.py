@@ -71,11 +71,12 @@ class Transcript(SessionEventHandlerBase):
         """Finished rows, until `pop_rows`."""
         self.stop_stage: StopStage | Literal[""] = ""
         """How what runs is being ended, if it is."""
-        self.expandable: deque[tuple[int, OutputBlock]] = deque()
-        """Outputs that may have been collapsed, with their numbers, oldest first."""
+        self.painter = painter
+        """What rows are coloured with."""
+        self._expandable: deque[OutputBlock] = deque()
+        """Outputs that may have been collapsed, oldest first."""
         self._width = width
         self._height = height
-        self._painter = painter
         self._rows_in_full = rows_in_full
         self._on_answer = on_answer or self._draw_answer
         self._posts: dict[PostId, PostView] = {}
@@ -84,11 +85,6 @@ class Transcript(SessionEventHandlerBase):
         self._plans = PlanFilter()
         self._failure = ""
         self._output_count = 0
-
-    @property
-    def painter(self) -> Painter:
-        """What rows are coloured with."""
-        return self._painter
 
     def resize(self, width: int, height: int) -> None:
         """Draw for another size from now on."""
@@ -116,7 +112,7 @@ class Transcript(SessionEventHandlerBase):
             self._late.end_frame()
             role = cast(RoleExtra, extra)["role"]
             self._posts[post_id] = PostView(
-                role, self._width, self._painter, self._new_output, self._plans
+                role, self._width, self.painter, self._new_output, self._plans
             )
         post = self._posts.get(post_id)
         if post is None:
@@ -172,7 +168,7 @@ class Transcript(SessionEventHandlerBase):
         rest = " " * indent
         for line in strip_terminal(text).split("\n"):
             rows = framed(
-                line, self._width, self._painter, first="", rest=rest, color=color, is_prose=True
+                line, self._width, self.painter, first="", rest=rest, color=color, is_prose=True
             )
             self.rows += map(UnframedRow, rows)
 
@@ -189,18 +185,18 @@ class Transcript(SessionEventHandlerBase):
         rows = post.live_rows(room) if post else []
         return [*rows, self._status_row(post, seconds)]
 
-    def expand(self, number: int | None) -> tuple[int, HiddenLines] | None:
+    def expand(self, number: int | None) -> HiddenLines | None:
         """Return what was collapsed of one output, or of the last that was."""
-        for own_number, block in reversed(self.expandable):
-            if block.hidden is not None and number in (None, own_number):
-                return own_number, block.hidden
+        for block in reversed(self._expandable):
+            if block.hidden is not None and number in (None, block.number):
+                return block.hidden
         return None
 
     def close(self) -> None:
         """Forget what was collapsed."""
-        for _, block in self.expandable:
+        for block in self._expandable:
             block.forget()
-        self.expandable.clear()
+        self._expandable.clear()
 
     def _show_late(self, post_id: PostId, output: ExecutionOutputExtra) -> None:
         self.rows += self._late.rows(post_id, self._width, output["stream"], output["text"])
@@ -209,15 +205,14 @@ class Transcript(SessionEventHandlerBase):
         self._output_count += 1
         block = OutputBlock(
             width,
-            self._painter,
+            self.painter,
             number=self._output_count,
             rows_in_full=self._rows_in_full,
             frames=frames,
         )
-        self.expandable.append((self._output_count, block))
-        while len(self.expandable) > MAX_EXPANDABLE:
-            _, oldest = self.expandable.popleft()
-            oldest.forget()
+        self._expandable.append(block)
+        if len(self._expandable) > MAX_EXPANDABLE:
+            self._expandable.popleft().forget()
         return block
 
     def _current_post(self) -> PostView | None:
@@ -236,7 +231,7 @@ class Transcript(SessionEventHandlerBase):
             self._on_answer(answer)
 
     def _draw_answer(self, answer: str) -> None:
-        drawn = markdown_rows(answer, self._width, has_color=self._painter.has_color)
+        drawn = markdown_rows(answer, self._width, has_color=self.painter.has_color)
         self.rows += ["", *drawn, ""]
 
     def _status_row(self, post: PostView | None, seconds: float) -> str:
@@ -250,4 +245,4 @@ class Transcript(SessionEventHandlerBase):
             self._step,
         ]
         text = " · ".join(strip_terminal(part).replace("\n", " ") for part in parts if part)
-        return self._painter.paint(clip(f" {spinner} {text}", self._width), DIM)
+        return self.painter.paint(clip(f" {spinner} {text}", self._width), DIM)

@@ -14,23 +14,8 @@ from taskweaver_ext.events.types import (
     ExecutionOutputExtra,
     PostEventType,
     RoundEventType,
-    SessionEventHandler,
-    SessionEventHandlerBase,
-    SessionEventType,
     TaskWeaverEvent,
 )
-
-__all__ = [
-    "EventScope",
-    "PostEventProxy",
-    "PostEventType",
-    "RoundEventType",
-    "SessionEventEmitter",
-    "SessionEventHandler",
-    "SessionEventHandlerBase",
-    "SessionEventType",
-    "TaskWeaverEvent",
-]
 
 
 class SessionEventEmitter(EventDispatcher):

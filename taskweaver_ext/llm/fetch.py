@@ -257,10 +257,8 @@ class _Fetch:
             )
 
     def _verify(self) -> None:
-        digest = hashlib.sha256()
         with open(self._partial, "rb") as partial:
-            while block := partial.read(COPY_BYTES):
-                digest.update(block)
+            digest = hashlib.file_digest(partial, "sha256")
         if digest.hexdigest() != self._download.sha256:
             raise self._wrong_content("has the wrong checksum")
 

@@ -88,7 +88,7 @@ class ReplyStream(Closeable):
 
     def close(self) -> None:
         """Stop the provider, and give the thread a moment to end."""
-        self._stop()
+        self.cancel()
         self._thread.join(LEAVE_SECONDS)
 
     def __iter__(self) -> Iterator[ModelEvent]:
@@ -99,9 +99,6 @@ class ReplyStream(Closeable):
 
     def cancel(self) -> None:
         """Stop the reply; the thread that iterates gets `ReplyCancelledError` at once."""
-        self._stop()
-
-    def _stop(self) -> None:
         with self._changed:
             self._is_cancelled = True
             self._changed.notify_all()

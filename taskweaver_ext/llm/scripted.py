@@ -120,7 +120,7 @@ class _ScriptedStream(Closeable):
 
     def close(self) -> None:
         """Stop the reply."""
-        self._cancelled.set()
+        self.cancel()
 
     def __iter__(self) -> Iterator[ModelEvent]:
         for piece in self._pieces(self._reply.thinking):

@@ -195,8 +195,12 @@ class TextBlockSplitter:
             return _Edge(start, start, None)
         if hidden_until != NOT_QUOTED:
             return hidden_until
-        block = _Block(kind, language)
-        return self._after_newline(data, _Edge(start, tag.end(), block), is_last=is_last)
+        end = tag.end()
+        if kind == "code":  # the line end after the tag belongs to the tag
+            if end == len(data) and not is_last:
+                return _Edge(start, start, None)
+            end += data.startswith("\n", end)
+        return _Edge(start, end, _Block(kind, language))
 
     def _opening_fence(self, data: str, mark: re.Match[str], *, is_last: bool) -> _Edge | int:
         """Return the edge at a row of backticks, or how far the text goes on."""
@@ -219,15 +223,6 @@ class TextBlockSplitter:
         has_code = not _FENCE_ATTRIBUTES.fullmatch(rest)
         code_start = fence.start("rest") + len(rest) - len(rest.lstrip())
         return _Edge(start, code_start if has_code else fence.end(), block)
-
-    def _after_newline(self, data: str, edge: _Edge, *, is_last: bool) -> _Edge:
-        """Let the line end after a tag that opens code belong to the tag."""
-        if edge.next_block is None or edge.next_block.kind != "code":
-            return edge
-        if edge.end == len(data) and not is_last:
-            return _Edge(edge.start, edge.start, None)
-        has_newline = data.startswith("\n", edge.end)
-        return _Edge(edge.start, edge.end + has_newline, edge.next_block)
 
     def _find_closing_tag(self, data: str, at: int, *, is_last: bool) -> _Edge | None:
         own = (self._block.kind, self._block.language)

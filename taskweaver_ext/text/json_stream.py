@@ -167,7 +167,7 @@ class JsonStringScanner:
             self._containers.pop()
             self._value_ended()
         else:
-            raise self._unexpected(sign, at)
+            raise self._invalid(at, f"{expected.value} should stand where {sign!r} is")
         return at + 1
 
     def _open(self, sign: str, at: int) -> None:
@@ -223,9 +223,6 @@ class JsonStringScanner:
         if word not in _LITERALS and not _NUMBER.fullmatch(word):
             raise self._invalid(at, f"{word[:40]!r} is no JSON value")
         self._value_ended()
-
-    def _unexpected(self, sign: str, at: int) -> ProtocolError:
-        return self._invalid(at, f"{self._expected.value} should stand where {sign!r} is")
 
     def _invalid(self, at: int, what: str) -> ProtocolError:
         place = self._characters_before + at + 1

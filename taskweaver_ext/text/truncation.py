@@ -87,9 +87,9 @@ def cut_tail(data: bytes, limit: int) -> bytes:
 
 def incomplete_bytes(data: bytes) -> int:
     """How many bytes at the end are the beginning of a character that goes on after them."""
-    for length in range(1, min(4, len(data)) + 1):
+    for length in range(1, min(_LONGEST_UTF8_CHARACTER, len(data)) + 1):
         byte = data[-length]
-        if byte & 0xC0 != 0x80:  # the first byte of a character
+        if not _is_continuation(byte):  # the first byte of a character
             needed = 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
             return length if needed > length else 0
     return 0

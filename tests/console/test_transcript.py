@@ -319,10 +319,10 @@ def test_only_the_last_collapsed_outputs_are_kept(
     post.end()
 
     assert transcript.expand(1) is None
+    assert transcript.expand(4) is not None
     newest = transcript.expand(None)
     assert newest is not None
-    assert newest[0] == 8
-    assert transcript.expand(4) is not None
+    assert newest is transcript.expand(8)
 
 
 def test_what_code_writes_after_its_end_has_a_frame_of_its_own(
@@ -383,9 +383,9 @@ def test_a_late_flood_is_collapsed_and_can_be_expanded(
 
     assert rows[200] == " ┊   199"
     assert rows[201:] == [" ┊   ⋯ more lines come; /expand 1 shows them"]
-    found = transcript.expand(1)
-    assert found is not None
-    assert [*found[1].rows(72, transcript.painter)][-1] == [" │   999"]
+    hidden = transcript.expand(1)
+    assert hidden is not None
+    assert [*hidden.rows(72, transcript.painter)][-1] == [" │   999"]
 
 
 def test_only_so_many_ended_posts_are_known_by_what_they_ran(

@@ -17,18 +17,18 @@ from hypothesis import strategies as st
 from taskweaver_ext.ces.execution.results import ExecutionId
 from taskweaver_ext.conversation import AttachmentType, Post, PostId, RoundId
 from taskweaver_ext.errors import ProtocolError, SessionError
-from taskweaver_ext.events.emitter import (
+from taskweaver_ext.events.emitter import PostEventProxy, SessionEventEmitter
+from taskweaver_ext.events.types import (
+    CodeExecExtra,
+    EventExtra,
     EventScope,
-    PostEventProxy,
     PostEventType,
     RoundEventType,
-    SessionEventEmitter,
     SessionEventHandler,
     SessionEventHandlerBase,
     SessionEventType,
     TaskWeaverEvent,
 )
-from taskweaver_ext.events.types import CodeExecExtra, EventExtra
 
 LIMIT_SECONDS = 120
 ROUND = RoundId("round-1")

@@ -121,12 +121,8 @@ class History:
     def _assemble(
         self, head: Sequence[Message], rounds: Sequence[Round], render: Render
     ) -> list[Message]:
-        before = []
-        if self._summary:
-            before = [
-                Message("user", f"What was said and done earlier, in short:\n{self._summary}")
-            ]
-        return merged([*head, *before, *render(rounds)])
+        earlier = Message("user", f"What was said and done earlier, in short:\n{self._summary}")
+        return merged([*head, *([earlier] if self._summary else []), *render(rounds)])
 
     def _compact(self, old: Sequence[Round], render: Render, post: PostEventProxy) -> None:
         post.update_status("summarising earlier rounds")
@@ -139,15 +135,14 @@ class History:
             Message("user", shorten_middle(text, room)),
         ]
         try:
-            reply = self._caller.ask(request, post, max_tokens=SHORT_REPLY_TOKENS)
+            summary = self._caller.ask(request, post, max_tokens=SHORT_REPLY_TOKENS).text.strip()
         except ModelError as error:
             _logger.warning("Earlier rounds could not be summarised: %s", error)
+            summary = ""
+        if not summary:
             self._leave_out(old)
             return
-        if not reply.text.strip():
-            self._leave_out(old)
-            return
-        self._summary = shorten_middle(reply.text.strip(), room // 4)
+        self._summary = shorten_middle(summary, room // 4)
         self._covered.update(one.id for one in old)
 
     def _leave_out(self, rounds: Sequence[Round]) -> None:
