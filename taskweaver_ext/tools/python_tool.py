@@ -9,12 +9,12 @@ import os
 import re
 import threading
 import uuid
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.sessions.turns import Turns
 from taskweaver_ext.closing import Closeable
 from taskweaver_ext.config import settings as config
 from taskweaver_ext.errors import KernelDiedError, KernelError, SessionError
@@ -109,7 +109,7 @@ class PythonTool(Closeable):
             max_deaths_in_a_row=MAX_DEATHS_IN_A_ROW,
         )
         self._lock = threading.Lock()
-        self._queues: dict[str, _Queue] = {}
+        self._turns: dict[str, Turns] = {}
         self._started: dict[str, set[str]] = {}
         """By session: the kernel sessions that were started for it."""
         self._running: dict[str, RunningCall] = {}
@@ -178,7 +178,7 @@ class PythonTool(Closeable):
         with self._lock:
             kernel_sessions = self._started.pop(session_id, set())
             if session_id not in self._running:
-                self._queues.pop(session_id, None)
+                self._turns.pop(session_id, None)
         for kernel_session in kernel_sessions:
             with contextlib.suppress(SessionError):  # stopped already
                 self._environment.stop_session(kernel_session)
@@ -229,11 +229,9 @@ class PythonTool(Closeable):
             timeout=clamp_timeout(call.timeout, self._max_timeout),
             on_event=on_event,
         )
-        with self._lock:
-            queue = self._queues.setdefault(session_id, _Queue())
         try:
             with (
-                queue.turn(),
+                self._turn(session_id),
                 self._as_running(session_id, running),
                 self._kernel_session(session_id, call) as kernel_session,
             ):
@@ -248,6 +246,20 @@ class PythonTool(Closeable):
             is_error=any(not cell.is_success for cell in cells),
             cells=tuple(cells),
         )
+
+    @contextlib.contextmanager
+    def _turn(self, session_id: str) -> Iterator[None]:
+        """Let one call of a session at a time through, in the order they came."""
+        with self._lock:
+            turns = self._turns.setdefault(session_id, Turns())
+        if turns.is_mine:
+            raise SessionError(
+                "A call was made from a callback of another call of the same session, which would"
+                " wait for itself. Make it afterwards, or in another session."
+            )
+        with turns.place("execution") as place:
+            turns.wait(place)
+            yield
 
     @contextlib.contextmanager
     def _as_running(self, session_id: str, running: RunningCall) -> Iterator[None]:
@@ -303,39 +315,6 @@ def _name_of(session_id: str, cwd: Path) -> str:
     readable = _NOT_IN_NAMES.sub("_", session_id)[:_MAX_READABLE_CHARACTERS]
     digest = hashlib.sha256(repr((session_id, cwd)).encode()).hexdigest()
     return f"{readable or '_'}-{digest[:_DIGEST_CHARACTERS]}"
-
-
-class _Queue:
-    """Let one thread at a time through, in the order they came."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._waiting: deque[object] = deque()
-        self._holder: int | None = None
-        """The thread whose turn it is."""
-
-    @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
-        """Wait for this thread's turn, and have it for as long as the block lasts."""
-        if self._holder == threading.get_ident():
-            raise SessionError(
-                "A call was made from a callback of another call of the same session, which would"
-                " wait for itself. Make it afterwards, or in another session."
-            )
-        ticket = object()
-        with self._changed:
-            self._waiting.append(ticket)
-        try:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting[0] is ticket)
-                self._holder = threading.get_ident()
-            yield
-        finally:
-            with self._changed:
-                if self._waiting[0] is ticket:
-                    self._holder = None
-                self._waiting.remove(ticket)
-                self._changed.notify_all()
 
 
 def _module_folders(cwd: Path) -> tuple[Path, ...]:

@@ -20,6 +20,7 @@ from taskweaver_ext.ces.execution.events import ExecutionEvent, ExecutionFinishe
 from taskweaver_ext.ces.execution.results import ExecutionStatus
 from taskweaver_ext.ces.kernels.client.host import KernelConnection
 from taskweaver_ext.ces.kernels.local.host import LocalKernelHost
+from taskweaver_ext.ces.sessions.turns import Place, Turns
 from taskweaver_ext.tools.display_text import (
     ImageOutput,
     JsonOutput,
@@ -345,12 +346,20 @@ print("busy")
 while not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.01)
 """
     is_busy = threading.Event()
+    queued: list[Place] = []
+
+    class ObservedTurns(Turns):
+        def wait(self, place: Place, seconds: float | None = None) -> bool:
+            queued.append(place)
+            return super().wait(place, seconds)
+
+    tool._turns["default"] = ObservedTurns()
     with ThreadPoolExecutor(5) as pool:
         calls = [pool.submit(tool.run, [busy], on_event=lambda *_: is_busy.set())]
         assert is_busy.wait(LIMIT_SECONDS)
         for number in range(4):
             calls.append(pool.submit(tool.run, [f"order.append({number})"]))
-            wait_until(lambda n=number: len(tool._queues["default"]._waiting) == n + 2)  # type: ignore[misc]
+            wait_until(lambda n=number: len(queued) == n + 2)  # type: ignore[misc]
         gate.touch()
         results = [call.result(LIMIT_SECONDS) for call in calls]
 
