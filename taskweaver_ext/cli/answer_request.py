@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from taskweaver_ext.app import TaskWeaverApp
+from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.cli.init import find_template
 from taskweaver_ext.cli.project_log import logging_to_project
@@ -24,10 +25,6 @@ from taskweaver_ext.console.rows import NO_LIMIT, Painter
 from taskweaver_ext.console.screen import PlainScreen, TerminalScreen
 from taskweaver_ext.console.terminal_settings import echo_off
 from taskweaver_ext.console.transcript import Transcript
-
-EXIT_DONE = 0
-EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130
 
 _STDERR = 2
 

@@ -23,14 +23,12 @@ from taskweaver_ext.ces.programs.exec_errors import exec_error, explain_working_
 from taskweaver_ext.ces.programs.languages import BUILT_IN, RUST, TYPESCRIPT, C
 from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.program import ProgramLimits
+from taskweaver_ext.chat.exit_codes import EXIT_OUR_FAILURE, EXIT_TIMED_OUT
 from taskweaver_ext.cli.run_view import Completion, JsonView, PlainView
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.config.settings import load_execution_service
 from taskweaver_ext.machine.owned_folders import disown_folder, make_owned_folder
-
-EXIT_TIMED_OUT = 124
-EXIT_OUR_FAILURE = 125
 
 LANGUAGES = {"c": C, "rust": RUST, "typescript": TYPESCRIPT}
 """Besides the built-in ones; found missing when they are used without their tools."""

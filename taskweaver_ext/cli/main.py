@@ -17,6 +17,7 @@ from typing import NoReturn
 
 import click
 
+from taskweaver_ext.chat.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_MISUSED
 from taskweaver_ext.errors import ConfigError, TaskWeaverError
 
 PROGRAM = "taskweaver-ext"
@@ -41,10 +42,6 @@ DEFAULT_COMMAND = "chat"
 _OWN_OPTIONS = ("-h", "--help", "--version", "--debug")
 
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
-
-EXIT_FAILED = 1
-EXIT_MISUSED = 2
-EXIT_INTERRUPTED = 130
 
 
 class _Commands(click.Group):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from taskweaver_ext.chat.exit_codes import EXIT_INTERRUPTED
 from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.config.settings import FILE_NAME
 from taskweaver_ext.errors import ConfigError, ModelError
@@ -19,8 +20,6 @@ from taskweaver_ext.llm.fetch import (
     default_models_folder,
     fetch_model,
 )
-
-EXIT_INTERRUPTED = 130
 
 
 @click.group(short_help="Bring a model to this machine.")

@@ -11,6 +11,7 @@ import click
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.ces.execution.results import StreamName
+from taskweaver_ext.chat.exit_codes import EXIT_INTERRUPTED
 from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.cli.init import find_template
 from taskweaver_ext.cli.project_log import logging_to_project
@@ -24,8 +25,6 @@ from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.piped_chat import PipedChat, PlainTranscript
 from taskweaver_ext.console.request_runner import RequestRunner
 from taskweaver_ext.console.screen import PlainScreen, TerminalScreen
-
-EXIT_INTERRUPTED = 130
 
 _STDOUT = 1
 _STDERR = 2

@@ -18,17 +18,13 @@ from taskweaver_ext.ces.execution.events import ExecutionEvent, InputSettled, St
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
 from taskweaver_ext.ces.kernels.modes import KERNEL_MODES, EnvMode
+from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TIMED_OUT
 from taskweaver_ext.cli.run_view import Completion, JsonView, PlainView
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.cli.standard_input import StandardInput, is_terminal
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.machine.owned_folders import disown_folder, make_owned_folder
-
-EXIT_DONE = 0
-EXIT_FAILED = 1
-EXIT_TIMED_OUT = 124
-EXIT_INTERRUPTED = 130
 
 _SESSION = "run"
 _PATIENCE_SECONDS = 2.0
@@ -49,10 +45,10 @@ class Script:
 
     def setup_code(self) -> str:
         """Code that makes the kernel ready for it."""
+        path = str(self.path) if self.path else None
         folder = str(self.path.parent) if self.path else None
-        call = ("behave_like_a_script(shell, "
-                f"{self.name!r}, {self.path and str(self.path)!r}, {folder!r},"
-                f" {[*self.arguments]!r})")  # fmt: skip
+        arguments = (self.name, path, folder, [*self.arguments])
+        call = f"behave_like_a_script(shell, *{arguments!r})"
         source = f"{_SETUP_SOURCE.read_text(encoding='utf-8')}\n{call}\n"
         return f"exec({source!r}, {{'shell': get_ipython(), '__name__': 'taskweaver_script'}})"
 

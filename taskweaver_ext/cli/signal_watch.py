@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Self
 
+from taskweaver_ext.chat.exit_codes import EXIT_INTERRUPTED
 from taskweaver_ext.closing import Closeable
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-EXIT_INTERRUPTED = 130
 
 _STUCK_SECONDS = 5.0
 """How long the cleaning up may take after a signal that came when no listener was set."""

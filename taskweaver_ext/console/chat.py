@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_INTERRUPTED
 from taskweaver_ext.chat.kernel_names import KernelName
 from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.chat.requests import parse_request
@@ -26,9 +27,6 @@ LOCAL_KERNEL = (
     "Code runs on this machine, with your rights; taskweaver-ext chat --kernel container keeps it"
     " in a container."
 )
-
-EXIT_DONE = 0
-EXIT_INTERRUPTED = 130
 
 
 class ConsoleChat:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import cast
 
 from taskweaver_ext.ces.execution.results import StreamName
+from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from taskweaver_ext.chat.requests import Mode, parse_request
 from taskweaver_ext.console.commands import Commands
-from taskweaver_ext.console.post_view import USER
 from taskweaver_ext.console.request_runner import RequestRunner
 from taskweaver_ext.console.rows import NO_LIMIT, Painter
 from taskweaver_ext.console.transcript import Transcript
@@ -19,10 +19,7 @@ from taskweaver_ext.events.types import (
     PostEventType,
     RoleExtra,
 )
-
-EXIT_DONE = 0
-EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130
+from taskweaver_ext.roles.base.role import USER
 
 
 class PlainTranscript(Transcript):

@@ -30,9 +30,8 @@ from taskweaver_ext.console.rows import (
 from taskweaver_ext.console.text_block import TextBlock
 from taskweaver_ext.conversation import UNKNOWN_ROLE, AttachmentId, AttachmentType, RoleName
 from taskweaver_ext.events.types import AttachmentExtra, CodeExecExtra
+from taskweaver_ext.roles.base.role import USER
 from taskweaver_ext.text.terminal import strip_terminal
-
-USER: RoleName = "User"
 
 _NOT_SHOWN = {AttachmentType.reply_type, AttachmentType.shared_memory_entry}
 _PLANS = {AttachmentType.init_plan, AttachmentType.plan}

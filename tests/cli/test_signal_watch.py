@@ -9,8 +9,9 @@ import threading
 
 import pytest
 
+from taskweaver_ext.chat.exit_codes import EXIT_INTERRUPTED
 from taskweaver_ext.cli import signal_watch
-from taskweaver_ext.cli.signal_watch import EXIT_INTERRUPTED, SignalWatch
+from taskweaver_ext.cli.signal_watch import SignalWatch
 
 LIMIT_SECONDS = 60.0
 
