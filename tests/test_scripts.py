@@ -52,6 +52,7 @@ class Copy:
                 "CI": "true",
                 "CALLS": str(self.calls_path),
                 "FAILING": failing,
+                "PATH": f"{self.root}/bin:{environ['PATH']}",
                 "TASKWEAVER_PYTHON": str(self.root / "stand-in"),
                 **variables,
             },
@@ -79,6 +80,8 @@ def copy(tmp_path: Path) -> Copy:
     stand_in = root / "stand-in"
     stand_in.write_text(STAND_IN)
     stand_in.chmod(0o755)
+    (root / "bin").mkdir()
+    (root / "bin" / "node").symlink_to(stand_in)  # so that no test installs it
     return Copy(root, tmp_path / "calls")
 
 

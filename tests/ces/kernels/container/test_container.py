@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 import zmq
 from docker import DockerClient
+from docker.errors import NotFound
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.events import StatusChanged
@@ -357,7 +358,8 @@ def test_nothing_is_left_of_a_session(
     contained.stop_session("s1")
 
     wait_until(lambda: not folder.exists())
-    assert container.id not in {found.id for found in docker_client.containers.list(all=True)}
+    with pytest.raises(NotFound):
+        container.reload()
 
 
 def test_published_ports_serve_where_no_folder_can_be_shared(

@@ -131,9 +131,11 @@ def test_what_a_background_job_writes_later_is_late_output(
     with ExecutorRegistry(
         environment_with_limits, "limited", on_late_output=heard.append
     ) as registry:
-        result = execute(registry, "(sleep 0.3; echo later) & echo now", execution_id="mine")
+        job = "(until [ -e /tmp/gate ]; do sleep 0.01; done; echo later)"
+        result = execute(registry, f"{job} & echo now", execution_id="mine")
 
         assert result.stdout == ["now\n"]
+        execute(registry, "touch /tmp/gate")
         wait_until(lambda: heard)
     assert [(late.execution_id, late.text) for late in heard] == [("mine", "later\n")]
 
