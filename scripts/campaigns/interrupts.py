@@ -2,27 +2,29 @@
 
 A round runs code through a door and interrupts through the same door some moment later:
 before there is a kernel, while it starts, while code waits for its turn, runs, or has just
-ended. An interrupt says whether there was anything to stop. Code that it was for ends as
-cancelled unless it was about to end anyway; all other code runs to its end and is whole, and
-so does what runs next.
+ended, also while the next code is on its way. An interrupt says whether there was anything to
+stop. Code that it was for ends as cancelled unless it was about to end anyway; all other code
+runs to its end and is whole, and so does what runs next.
 """
 
 from __future__ import annotations
 
 import collections
 import random
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.execution.executor import RunOptions
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.executors import ExecutorRegistry
 from taskweaver_ext.errors import SessionError
@@ -34,8 +36,10 @@ ROUNDS = 5000
 LIMIT_SECONDS = 60.0
 """The longest a round waits for anything."""
 
+SWITCH_SECONDS = 1e-5
+"""How long a thread of ours runs before another does: short, so that they meet at any point."""
+
 Language: TypeAlias = Literal["python", "bash"]
-OnText: TypeAlias = Callable[[], None]
 
 ENDLESS: dict[Language, tuple[str, ...]] = {
     "python": (
@@ -51,6 +55,7 @@ FINITE: dict[Language, tuple[str, ...]] = {
     "bash": ("echo a; echo b", "echo a; sleep 0.005; echo b"),
 }
 WHOLE = "a\nb\n"
+CHAIN_LENGTH = 4
 NEXT: dict[Language, str] = {"python": "print('next')", "bash": "echo next"}
 
 
@@ -60,12 +65,14 @@ class Door:
 
     name: str
     language: Language
-    run: Callable[[str, OnText], ExecutionResult | None]
-    """Runs code and calls back for its output; None when it was stopped before it began."""
+    run: Callable[[str, RunOptions], ExecutionResult | None]
+    """Runs code; None when it was stopped before it began."""
     interrupt: Callable[[bool], bool]
     """Stops or kills what runs; says whether there was anything."""
     has_turns: bool = True
     """Whether executions wait for each other."""
+    has_tokens: bool = True
+    """Whether the token of the options stops an execution."""
 
 
 class Doors:
@@ -102,9 +109,7 @@ class Doors:
             Door(
                 name="environment",
                 language="python",
-                run=lambda code, on_text: self._environment.execute_code(
-                    "bare", code, on_output=lambda *_: on_text()
-                ),
+                run=lambda code, options: self._environment.run("bare", code, options),
                 interrupt=lambda kill: self._environment.interrupt("bare", 0.0 if kill else None),
             ),
             *self._doors_of_registry("python"),
@@ -125,7 +130,7 @@ class Doors:
             yield Door(
                 name=f"{name}{', fresh' * fresh}",
                 language=language,
-                run=lambda code, on_text: executor.execute(code, on_output=lambda *_: on_text()),
+                run=executor.run,
                 interrupt=interrupt,
                 has_turns=not fresh,
             )
@@ -133,9 +138,9 @@ class Doors:
     def _door_of_session(self, language: Language) -> Door:
         session = self._session
 
-        def run(code: str, on_text: OnText) -> ExecutionResult | None:
+        def run(code: str, options: RunOptions) -> ExecutionResult | None:
             try:
-                return session.run_code(language, code, _Hearing(on_text))
+                return session.run_code(language, code, _Hearing(options))
             except SessionError:
                 return None
 
@@ -145,40 +150,53 @@ class Doors:
             run=run,
             interrupt=lambda kill: session.interrupt(kill=kill),
             has_turns=False,  # a second run is refused
+            has_tokens=False,
         )
 
 
 class _Hearing(SessionEventHandler):
-    def __init__(self, on_text: OnText) -> None:
-        self._on_text = on_text
+    def __init__(self, options: RunOptions) -> None:
+        self._on_output = options.on_output
 
     def handle(self, event: TaskWeaverEvent) -> None:
-        if event.t is PostEventType.post_execution_output:
-            self._on_text()
+        if event.t is PostEventType.post_execution_output and self._on_output is not None:
+            self._on_output("stdout", event.msg)
 
 
-@dataclass
+End: TypeAlias = tuple[ExecutionStatus, str]
+"""The status of an execution and its standard output."""
+
+
 class Run:
-    """Code that runs on a thread of its own."""
+    """Code that runs through a door."""
 
-    door: Door
-    code: str
-    has_begun: threading.Event = field(default_factory=threading.Event)
-    _running: Future[ExecutionResult | None] = field(init=False)
+    def __init__(self, door: Door, code: str) -> None:
+        self._door = door
+        self._code = code
+        self._has_begun = threading.Event()
+        self._running: Future[End] | None = None
+        self._options = RunOptions(on_output=lambda *_: self._has_begun.set())
+        self.token = self._options.token
 
-    def start(self, threads: ThreadPoolExecutor) -> Run:
-        self._running = threads.submit(self.door.run, self.code, self.has_begun.set)
-        return self
-
-    def wait_until_begun(self) -> None:
-        assert self.has_begun.wait(LIMIT_SECONDS), "the code does not begin"
-
-    def end(self) -> tuple[ExecutionStatus, str]:
-        """Wait for the end: its status and standard output."""
-        result = self._running.result(LIMIT_SECONDS)
+    def play(self) -> End:
+        """Run the code here."""
+        result = self._door.run(self._code, self._options)
         if result is None:
             return ExecutionStatus.CANCELLED, ""
         return result.status, "".join(result.stdout)
+
+    def start(self, threads: ThreadPoolExecutor) -> Run:
+        """Run it on a thread of its own."""
+        self._running = threads.submit(self.play)
+        return self
+
+    def wait_until_begun(self) -> None:
+        assert self._has_begun.wait(LIMIT_SECONDS), "the code does not begin"
+
+    def end(self) -> End:
+        """Wait for the end of what was started."""
+        assert self._running is not None
+        return self._running.result(LIMIT_SECONDS)
 
 
 class Campaign:
@@ -199,9 +217,16 @@ class Campaign:
         if is_fresh:
             self._doors.open_afresh()
         door = choose.choice(self._doors.all())
-        round_kinds = [self._interrupt_endless, self._interrupt_finite, self._interrupt_nothing]
+        round_kinds = [
+            self._interrupt_endless,
+            self._interrupt_finite,
+            self._interrupt_nothing,
+            self._interrupt_a_chain,
+        ]
         if door.has_turns and not is_fresh:
             round_kinds.append(self._interrupt_while_another_waits)
+        if door.has_tokens:
+            round_kinds.append(self._cancel_one_of_a_chain)
         play = choose.choice(round_kinds)
         self.what = f"{door.language} by {door.name}{', fresh session' * is_fresh}, {play.__name__}"
         outcome = play(door)
@@ -253,6 +278,48 @@ class Campaign:
         assert (status, text) == (ExecutionStatus.SUCCESS, WHOLE), f"who waits: {status}, {text!r}"
         return "stopped while another waits"
 
+    def _interrupt_a_chain(self, door: Door) -> str:
+        """Each interrupt stops one execution at most, though one follows the other."""
+        chain = self._chain(door)
+        running = self._threads.submit(lambda: [run.play() for run in chain])
+        heard_count = 0
+        for _ in range(CHAIN_LENGTH):
+            self._wait()
+            heard_count += door.interrupt(False)
+        stopped = self._stopped_in_chain(running.result(LIMIT_SECONDS))
+        assert len(stopped) <= heard_count, f"{heard_count} interrupts have stopped {stopped}"
+        return "stopped in a chain" if stopped else "nothing stopped in a chain"
+
+    def _cancel_one_of_a_chain(self, door: Door) -> str:
+        """The wish to stop one execution stops no other, not even the one right behind it."""
+        chain = self._chain(door)
+        meant = self._choose.randrange(CHAIN_LENGTH)
+        token = chain[meant].token
+        token.on_cancel(lambda _: self._wait())  # before those that stop it are told
+        running = self._threads.submit(lambda: [run.play() for run in chain])
+        if self._choose.random() < 0.5:
+            chain[meant].wait_until_begun()
+        else:
+            self._wait()
+        token.cancel()
+        stopped = self._stopped_in_chain(running.result(LIMIT_SECONDS))
+        assert stopped in ([], [meant]), f"{meant} was cancelled, but {stopped} stopped"
+        return "one cancelled in a chain" if stopped else "cancelled in a chain too late"
+
+    def _chain(self, door: Door) -> list[Run]:
+        codes = FINITE[door.language]
+        return [Run(door, self._choose.choice(codes)) for _ in range(CHAIN_LENGTH)]
+
+    def _stopped_in_chain(self, ends: Sequence[End]) -> list[int]:
+        """Return which executions were stopped; all others are whole."""
+        stopped = [n for n, (status, _) in enumerate(ends) if status is ExecutionStatus.CANCELLED]
+        for number, (status, text) in enumerate(ends):
+            if number in stopped:
+                assert WHOLE.startswith(text), repr(text)
+            else:
+                assert (status, text) == (ExecutionStatus.SUCCESS, WHOLE), f"{status}, {text!r}"
+        return stopped
+
     def _start(self, door: Door, codes: dict[Language, tuple[str, ...]]) -> Run:
         return Run(door, self._choose.choice(codes[door.language])).start(self._threads)
 
@@ -266,9 +333,12 @@ def open_campaign(folder: Path, seed: int) -> Iterator[Campaign]:
     """Open all doors in an empty folder, and close them afterwards."""
     doors = Doors(folder)
     campaign = Campaign(doors, seed)
+    switch_seconds = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         yield campaign
     finally:
+        sys.setswitchinterval(switch_seconds)
         doors.close()
         campaign.close()
 

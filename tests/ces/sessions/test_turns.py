@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.execution.cancellation import CancellationToken
+from taskweaver_ext.ces.execution.executor import RunOptions
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.executors import ExecutorRegistry
 from taskweaver_ext.ces.sessions import kernel_session
@@ -111,6 +113,32 @@ def test_an_interrupt_is_for_what_runs_not_for_what_waits(
         assert waiting.result(LIMIT_SECONDS).stdout == ["waited\n"]
 
 
+def test_an_interrupt_that_is_late_does_not_hit_what_runs_next(
+    environment: Environment, tmp_path: Path
+) -> None:
+    is_under_way, may_go_on = threading.Event(), threading.Event()
+
+    def hold_up(_kill_after: float | None) -> None:
+        is_under_way.set()
+        may_go_on.wait(LIMIT_SECONDS)
+
+    token = CancellationToken()
+    token.on_cancel(hold_up)  # called before the reader is told
+    gates = tmp_path / "first", tmp_path / "second"
+    with ThreadPoolExecutor() as threads:
+        first = _execute_until(gates[0], threads, environment, token)
+        late = threads.submit(token.cancel)
+        assert is_under_way.wait(LIMIT_SECONDS)
+        gates[0].touch()
+        second = _execute_until(gates[1], threads, environment, CancellationToken())
+        may_go_on.set()
+        late.result(LIMIT_SECONDS)
+        gates[1].touch()
+
+        assert first.result(LIMIT_SECONDS).status is ExecutionStatus.SUCCESS
+        assert second.result(LIMIT_SECONDS).status is ExecutionStatus.SUCCESS
+
+
 def test_a_restart_does_not_wait_for_what_waits(environment: Environment, line: Line) -> None:
     with ThreadPoolExecutor() as threads:
         running = _execute_endless(threads, environment)
@@ -208,6 +236,17 @@ def test_a_session_that_is_stopped_from_its_own_callback_does_not_wait_for_itsel
     )
 
     assert result.status is ExecutionStatus.CANCELLED
+
+
+def _execute_until(
+    gate: Path, threads: ThreadPoolExecutor, environment: Environment, token: CancellationToken
+) -> Future[ExecutionResult]:
+    has_begun = threading.Event()
+    options = RunOptions(on_output=lambda *_: has_begun.set(), timeout=LIMIT_SECONDS, token=token)
+    code = f"import os\nprint('go')\nwhile not os.path.exists({str(gate)!r}): pass"
+    running = threads.submit(environment.run, "s1", code, options)
+    assert has_begun.wait(LIMIT_SECONDS)
+    return running
 
 
 def _execute_endless(

@@ -104,7 +104,7 @@ class Kernel(IPythonKernel):
         return await self.runtime.execute(request, run)
 
     @contextlib.contextmanager
-    def _cancel_on_sigint(self, future: asyncio.Future[Any]) -> Iterator[None]:
+    def _cancel_on_sigint(self, future: asyncio.Task[Any]) -> Iterator[None]:
         """Let the runtime know what a cell that awaits is waiting for."""
         self.runtime.awaiting = future
         try:

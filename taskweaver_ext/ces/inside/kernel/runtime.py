@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import dis
 import functools
 import json
 import os
@@ -20,6 +21,7 @@ import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable
+from types import FrameType
 from typing import Any
 
 from . import kernel_contents, plugin_api, thread_context
@@ -38,6 +40,10 @@ NOT_FOR_THE_WIRE = frozenset(("status", "execute_input", "iopub_welcome", "shutd
 
 _DELIMITER = b"<IDS|MSG>"
 _STARTED = "started\n{}"
+
+_GET_AWAITABLE = bytes((dis.opmap["GET_AWAITABLE"],))
+_CACHE = b"\0"
+"""Fills the room that newer versions of Python keep behind an operation."""
 
 _MAX_MESSAGE_BYTES = 64 << 20
 _MAX_CUT_CHARACTERS = 1 << 20
@@ -58,7 +64,7 @@ class Runtime:
         self._kernel_pid = os.getpid()
         self.is_in_code = False
         """Whether an interrupt raises: it may hit only the code's own statements."""
-        self.awaiting: asyncio.Future[Any] | None = None
+        self.awaiting: asyncio.Task[Any] | None = None
         """The task of a cell that awaits."""
         self._is_interrupted = False
         self._interrupt_raised: KeyboardInterrupt | None = None
@@ -221,15 +227,18 @@ class Runtime:
                     self.stderr.write(f"sys.{name} was replaced by something that cannot flush\n")
                 setattr(sys, name, own)
 
-    def _interrupt(self, _number: int, _frame: object) -> None:
+    def _interrupt(self, _number: int, frame: FrameType | None) -> None:
         self._interrupt_watch.noticed()
         if not self.is_in_code:
             self._is_interrupted = True  # too early: code does not begin; or too late
-        elif self.awaiting is None or asyncio.current_task() is self.awaiting:
+        elif self.awaiting is not None and _is_suspended(self.awaiting):
+            # Raised here, in another task or in the loop itself, it would end the loop.
+            self.awaiting.get_loop().call_soon_threadsafe(self.awaiting.cancel)
+        elif _is_about_to_await(frame):
+            self._interrupt_watch.ignored()
+        else:
             self._interrupt_raised = KeyboardInterrupt()
             raise self._interrupt_raised
-        else:  # raised here it would end the loop
-            self.awaiting.get_loop().call_soon_threadsafe(self.awaiting.cancel)
 
     def _on_unraisable(self, unraisable: Any) -> None:
         """Python ignores what finalisers and fork hooks raise: an interrupt must not get lost."""
@@ -321,6 +330,22 @@ def sendable(value: Any) -> Any:
             value += f"\n[... {left_out:,} more characters are left out]"
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     return value
+
+
+def _is_suspended(task: asyncio.Task[Any]) -> bool:
+    coroutine: Any = task.get_coro()
+    return not coroutine.cr_running
+
+
+def _is_about_to_await(frame: FrameType | None) -> bool:
+    """Whether code has just called what it awaits.
+
+    Interrupted there it would lose a coroutine, and Python would write that it was never awaited.
+    """
+    if frame is None:
+        return False
+    operations = frame.f_code.co_code[frame.f_lasti :: 2]
+    return operations[1:].lstrip(_CACHE)[:1] == _GET_AWAITABLE
 
 
 def _usage(cpu_seconds: float) -> dict[str, Any]:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import struct
-import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
+from taskweaver_ext.ces.kernels.client.jupyter_messages import MessageHeaders
 from taskweaver_ext.errors import ProtocolError
 
 SUBPROTOCOL = "v1.kernel.websocket.jupyter.org"
 """Messages as their parts and where each begins: ten times as fast as the older form."""
 
 Channel: TypeAlias = Literal["shell", "control", "stdin"]
-_PROTOCOL_VERSION = "5.3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +28,13 @@ class GatewayMessage:
     """Its first buffer, if it has any."""
 
 
-class GatewayMessages:
+class GatewayMessages(MessageHeaders):
     """Make and read the messages of one client."""
 
     def __init__(self) -> None:
-        self.session_id = uuid.uuid4().hex
+        super().__init__()
         self.is_old_protocol = False
         """True where the gateway does not speak `SUBPROTOCOL`."""
-        self._numbers = itertools.count(1)
-
-    def header(self, message_type: str) -> dict[str, str]:
-        """Begin a message; its `msg_id` is what replies will name."""
-        return {
-            "msg_id": f"{self.session_id}_{next(self._numbers)}",
-            "username": "taskweaver",
-            "session": self.session_id,
-            "date": datetime.now(UTC).isoformat(),
-            "msg_type": message_type,
-            "version": _PROTOCOL_VERSION,
-        }
 
     def pack(
         self,

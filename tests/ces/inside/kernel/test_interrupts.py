@@ -84,6 +84,47 @@ def test_a_loop_in_a_cell_that_awaits_is_interrupted(environment: Environment) -
     assert environment.execute_code("s1", "x").output == "1"
 
 
+STRUCK_BETWEEN_TWO_STEPS_OF_THE_LOOP = """
+import asyncio, signal
+loop = asyncio.get_running_loop()
+plain = loop.call_soon
+def call_soon(*args, **named):
+    loop.call_soon = plain
+    signal.raise_signal(signal.SIGINT)
+    return plain(*args, **named)
+loop.call_soon = call_soon
+while True: await asyncio.sleep(0)
+"""
+
+
+def test_an_interrupt_while_a_cell_that_awaits_gives_way_leaves_the_kernel_alive(
+    environment: Environment,
+) -> None:
+    environment.execute_code("s1", "x = 1")
+
+    result = environment.execute_code("s1", STRUCK_BETWEEN_TWO_STEPS_OF_THE_LOOP, timeout=30)
+
+    assert result.status is ExecutionStatus.ERROR
+    assert "CancelledError" in (result.error or "")
+    assert environment.execute_code("s1", "x").output == "1"
+
+
+STRUCK_JUST_BEFORE_AN_AWAIT = """
+import asyncio, itertools, operator, signal
+strike = map(operator.not_, map(signal.raise_signal, (signal.SIGINT,)))
+await next(itertools.compress((asyncio.sleep(1000),), strike))
+"""
+
+
+def test_an_interrupt_just_before_an_await_leaves_no_coroutine_behind(
+    environment: Environment,
+) -> None:
+    heard = run(environment, STRUCK_JUST_BEFORE_AN_AWAIT, timeout=30)
+
+    assert heard.result.status is ExecutionStatus.ERROR
+    assert heard.pieces == []  # Python would write of a coroutine that was never awaited
+
+
 STRUCK_WHERE_PYTHON_IGNORES_IT = {
     "a finaliser": """
 class Slow:
