@@ -36,10 +36,11 @@ _WORD = re.compile(r'[^ \t\n\r,:"\[\]{}]*')
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _LITERALS = frozenset({"true", "false", "null"})
 
-# As many whole characters of a string as there are; possessive, so that nothing is remembered.
-_STRING_BODY = re.compile(r'(?:[^"\\]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+# Whole characters of a string: not all at once, because each turn of a repeated group is
+# remembered, and not possessive, because groups that are lose text before Python 3.11.5.
+_STRING_BODY = re.compile(r'(?:[^"\\]+|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})){0,1000}')
 _CUT_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
-_WRONG_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?+.", re.DOTALL)
+_WRONG_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?.", re.DOTALL)
 _HIGH_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}")
 _ESCAPE = re.compile(
     r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\u(.{4})|\\(.)"
@@ -180,7 +181,7 @@ class JsonStringScanner:
         self._expected = _Expected.COMMA_OR_END if self._containers else _Expected.NOTHING
 
     def _read_string(self, data: str, at: int, pieces: list[JsonStringPiece]) -> int:
-        end = _end(_STRING_BODY, data, at)
+        end = _end_of_body(data, at)
         if end == len(data) or _CUT_ESCAPE.match(data, end):
             decided = end
             if _ends_with_high_surrogate(data, at, end):
@@ -346,6 +347,13 @@ def _end(pattern: re.Pattern[str], data: str, at: int) -> int:
     """Return where a pattern ends, which is where it begins when it does not match."""
     match = pattern.match(data, at)
     return at if match is None else match.end()
+
+
+def _end_of_body(data: str, at: int) -> int:
+    """Return where the whole characters of a string end."""
+    while (end := _end(_STRING_BODY, data, at)) > at:
+        at = end
+    return at
 
 
 def _ends_with_high_surrogate(data: str, start: int, end: int) -> bool:

@@ -41,10 +41,8 @@ _PATTERNS = tuple(
     re.compile(pattern, flags)
     for pattern, flags in (
         # name = "value", ["name"]: 'value'
-        (
-            rf"""({_NAME}{_ASSIGNS}[A-Za-z]?+(?P<quote>["']))(?:(?!(?P=quote)|\n).)++""",
-            re.IGNORECASE,
-        ),
+        (rf"""({_NAME}{_ASSIGNS}[A-Za-z]?+")[^"\n]++""", re.IGNORECASE),
+        (rf"""({_NAME}{_ASSIGNS}[A-Za-z]?+')[^'\n]++""", re.IGNORECASE),
         # NAME=value, --name=value; not a call, an index or a variable, which are no values
         (rf"""({_NAME}{_ASSIGNS})[^\s"'`;,()\[\]{{}}$]{{4,}}+(?![(\[])""", re.IGNORECASE),
         # --name value
