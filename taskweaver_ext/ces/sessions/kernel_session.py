@@ -335,7 +335,7 @@ class KernelSession:
         command: str,
         arguments: dict[str, Any],
         token: CancellationToken,
-        timeout: float | None = None,
+        timeout: float | None,
     ) -> ExecutionResult:
         options = RunOptions(
             execution_id=new_execution_id(f"{command}-{uuid.uuid4().hex[:8]}"),

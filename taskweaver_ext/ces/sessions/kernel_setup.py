@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.ces.execution.results import ExecutionResult, Notice
@@ -23,17 +23,10 @@ from taskweaver_ext.errors import PluginError
 _log = logging.getLogger(__name__)
 
 
-class AskRuntime(Protocol):
-    """Have the kernel's runtime do something by name, and wait for it."""
-
-    def __call__(
-        self,
-        command: str,
-        arguments: dict[str, Any],
-        token: CancellationToken,
-        timeout: float | None = None,
-    ) -> ExecutionResult:
-        """What came of it."""
+AskRuntime: TypeAlias = Callable[
+    [str, dict[str, Any], CancellationToken, float | None], ExecutionResult
+]
+"""Has the kernel's runtime do a command with arguments, and waits, for so many seconds at most."""
 
 
 class KernelSetup:
@@ -101,7 +94,7 @@ class KernelSetup:
     def _load_again(self, label: str, plugin: dict[str, Any]) -> bool:
         if label in self._left_out:
             return True
-        result = self._ask_runtime("load_plugin", plugin, CancellationToken())
+        result = self._ask_runtime("load_plugin", plugin, CancellationToken(), None)
         if problem := self._problem_of(label, result):
             self._report(f"At the start of the kernel {label} could not be loaded: {problem}")
         return self._has_survived(label)
@@ -124,7 +117,7 @@ class KernelSetup:
         self._notices.append(Notice(kind="host", message=message))
 
     def _command(self, command: str, arguments: dict[str, Any], token: CancellationToken) -> None:
-        result = self._ask_runtime(command, arguments, token)
+        result = self._ask_runtime(command, arguments, token, None)
         if not result.is_success:
             raise PluginError(
                 f"{command.replace('_', ' ')} {arguments['name']!r} failed in session"

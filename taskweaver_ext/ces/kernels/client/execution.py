@@ -132,7 +132,7 @@ class Execution(RecordedRun):
         if self._display_characters <= _MAX_DISPLAY_CHARACTERS:
             self.result.displays.append(display)
         else:
-            self._note_once(
+            self._note_cut(
                 "More was displayed than a result holds; the rest was shown but is not in"
                 " result.displays (images are saved as artifacts)."
             )
@@ -166,7 +166,7 @@ class Execution(RecordedRun):
         if count < _MAX_LOG_RECORDS and self._log_characters <= _MAX_LOG_CHARACTERS:
             self.result.log.append((level, tag, message))
         else:
-            self._note_once(
+            self._note_cut(
                 f"Only the first {count:,} log records are in result.log; all were shown."
             )
         event = LogRecorded(execution_id=self.id, level=level, tag=tag, message=message)
@@ -192,7 +192,7 @@ class Execution(RecordedRun):
         if self._artifact_count <= _MAX_ARTIFACTS:
             self.result.artifact.append(artifact)
         else:
-            self._note_once(
+            self._note_cut(
                 f"Only the first {_MAX_ARTIFACTS:,} artifacts are in result.artifact;"
                 " all were shown."
             )
@@ -201,13 +201,11 @@ class Execution(RecordedRun):
     def _bounded(self, text: str) -> str:
         """A text of the result; one that is too long loses its middle, which is noted."""
         if len(text) > _MAX_TEXT_CHARACTERS:
-            self._note_once("A value or an error was too long for the result and was shortened.")
+            self._note_cut("A value or an error was too long for the result and was shortened.")
         return shorten_middle(text, _MAX_TEXT_CHARACTERS)
 
-    def _note_once(self, message: str) -> None:
-        notice = Notice(kind="truncated", message=message)
-        if notice not in self.result.notices:
-            self.add_notice(notice)
+    def _note_cut(self, message: str) -> None:
+        self.add_notice(Notice(kind="truncated", message=message))
 
     def end_before_it_began(self) -> None:
         """It was cancelled before the kernel had its code."""

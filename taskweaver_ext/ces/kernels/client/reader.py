@@ -234,7 +234,7 @@ class KernelReader:
             execution.end_with_reply(ended.reply)
             self._forget_running()
         else:
-            self._end(*self._how_it_was_stopped(execution))
+            self._end_stopped(execution)
 
     def _receive_notice(self, notice: HostNotice) -> None:
         if self._running is not None:
@@ -254,8 +254,8 @@ class KernelReader:
             )
 
     def _answer(self, execution: Execution, question: int, text: str) -> None:
-        is_open = self._asked_at is not None and question == self._question
-        if execution is self._running and is_open and self._asked_at is not None:
+        is_meant = execution is self._running and question == self._question
+        if is_meant and self._asked_at is not None:
             self._interrupt_at += time.monotonic() - self._asked_at  # the clock stood still
             self._settle_question("answered")
             self._connection.answer(text)
@@ -322,13 +322,12 @@ class KernelReader:
         self.death = replace(death, detail=reason) if reason else death
         if self._running is None:
             return
-        if self._stop_reason == "stopped":
-            status, why = self._how_it_was_stopped(self._running)
-        elif self._stop_reason is None:
+        if self._stop_reason is None:
             status, why = ExecutionStatus.DIED, f"The kernel died: {self.death.detail}."
         else:
             status, why = self._how_it_was_stopped(self._running)
-            why += " The code did not end when it was interrupted, so its kernel was killed."
+            if self._stop_reason != "stopped":
+                why += " The code did not end when it was interrupted, so its kernel was killed."
         self._settle_question("cancelled")
         self._running.end_with_death(
             self.death, status, f"{why} Its variables are lost; the next execution starts afresh."
@@ -346,10 +345,9 @@ class KernelReader:
             return ExecutionStatus.CANCELLED, "The session was stopped while the code ran."
         return ExecutionStatus.CANCELLED, "The code was interrupted."
 
-    def _end(self, status: ExecutionStatus, error: str) -> None:
-        assert self._running is not None
+    def _end_stopped(self, execution: Execution) -> None:
         self._settle_question("cancelled")
-        self._running.end(status, error)
+        execution.end(*self._how_it_was_stopped(execution))
         self._forget_running()
 
     def _end_what_is_left(self) -> None:
@@ -359,7 +357,7 @@ class KernelReader:
         while not self._steps.empty():
             self._steps.get()()
         if self._running is not None:
-            self._end(*self._how_it_was_stopped(self._running))
+            self._end_stopped(self._running)
 
     def _end_unheard(self, execution: Execution) -> None:
         """The kernel was gone before the code could start."""
