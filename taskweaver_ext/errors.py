@@ -12,7 +12,7 @@ TaskWeaverError
 └── ProtocolError           the other side said something that cannot be understood
 
 Code that raises, times out or takes its kernel down is a result, not an
-exception (`ces/results.py`). Messages say what happened, what it cost, and
+exception (`ces/execution/results.py`). Messages say what happened, what it cost, and
 what to do.
 """
 

@@ -46,5 +46,17 @@ def test_the_tree_of_the_page_is_in_the_order_of_the_layers() -> None:
     assert len(shown) > 12
 
 
+def test_modules_that_other_modules_speak_of_exist() -> None:
+    modules = ["/" + str(path.relative_to(PROJECT)) for path in PROJECT.glob("*/**/*.py")]
+    named = {
+        (str(path.relative_to(PROJECT)), name)
+        for path in (PROJECT / "taskweaver_ext").rglob("*.py")
+        for name in re.findall(r"`([a-z_/]+\.py)`", path.read_text(encoding="utf-8"))
+    }
+
+    assert len(named) > 10
+    assert {pair for pair in named if not any(m.endswith("/" + pair[1]) for m in modules)} == set()
+
+
 def test_the_readme_leads_to_the_page() -> None:
     assert "ARCHITECTURE.md" in (PROJECT / "README.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Read the frames in which kernels say everything; `kernel_runtime/wire.py` writes them."""
+"""Read the frames in which kernels say everything; `inside/kernel/wire.py` writes them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The connection to a kernel on the same machine: ZeroMQ for requests, a side socket for output.
 
-What executions say arrives on the side socket (`kernel_runtime/wire.py` is its
+What executions say arrives on the side socket (`inside/kernel/wire.py` is its
 other end), complete and in order; requests, answers and completions travel on
 Jupyter's own channels. Works for local processes and for containers that share
 a folder with us.
