@@ -214,9 +214,11 @@ def folders_of_python(python: str) -> tuple[str, ...]:
     return tuple(path for path in answer.stdout.splitlines() if path not in ("", "/", _home()))
 
 
-def restricted_command(python: str, rules: Rules, command: Iterable[str]) -> list[str]:
+def restricted_command(
+    python: str, rules: Rules | Literal["guard"], command: Iterable[str]
+) -> list[str]:
     """The command that runs another one under rules."""
-    described = json.dumps(dataclasses.asdict(rules))
+    described = rules if rules == "guard" else json.dumps(dataclasses.asdict(rules))
     return [python, "-I", "-S", str(STARTER), described, *command]
 
 

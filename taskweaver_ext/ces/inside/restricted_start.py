@@ -2,7 +2,7 @@
 
     python -I -S restricted_start.py RULES COMMAND...
 
-The rules are JSON (`sandbox/rules.py`).
+The rules are JSON (`sandbox/rules.py`), or "guard" to protect other processes only.
 """
 
 from __future__ import annotations
@@ -17,12 +17,18 @@ def main() -> None:
     from cold_start import load_runtime_package  # type: ignore[import-not-found]
 
     load_runtime_package()
-    from taskweaver_inside.sandbox.restrict import restrict  # type: ignore[import-not-found]
+    from taskweaver_inside.sandbox.restrict import (  # type: ignore[import-not-found]
+        guard,
+        restrict,
+    )
     from taskweaver_inside.sandbox.rules import Rules  # type: ignore[import-not-found]
 
     command = sys.argv[2:]
     try:
-        restrict(Rules.from_json(json.loads(sys.argv[1])))
+        if sys.argv[1] == "guard":
+            guard()
+        else:
+            restrict(Rules.from_json(json.loads(sys.argv[1])))
         os.execvp(command[0], command)
     except OSError as error:
         os.write(2, f"cannot start {command[0]}: {error}\n".encode())

@@ -48,7 +48,7 @@ def enter(rules: Rules, devices: tuple[str, ...]) -> None:
     for path in (*writable, *devices):
         view.show(path, is_writable=True)
     _unshare()
-    trees = [(path, view.clone_tree(path)) for path in sorted(view.places)]
+    trees = [(path, view.clone_tree(path)) for path in view.needed_places()]
     root = os.path.realpath(rules.temporary_folder)  # anything would do: all is in `trees`
     size = f"size={rules.memory_bytes or _DEFAULT_BYTES}"
     _mount("tmpfs", root, _NO_SETUID_NO_DEVICES, f"mode=0755,{size}")
@@ -90,6 +90,15 @@ class _View:
                 self.links[real] = os.readlink(real)
                 real = os.path.realpath(real)
         self.places[os.path.normpath(real)] = is_writable
+
+    def needed_places(self) -> list[str]:
+        """Those that are not part of another one already, outer ones first."""
+        needed: list[str] = []
+        for path in sorted(self.places):
+            around = [outer for outer in needed if path.startswith(outer + "/")]
+            if not around or self.places[around[-1]] != self.places[path]:
+                needed.append(path)
+        return needed
 
     def clone_tree(self, path: str) -> int:
         """Take hold of what lies at a path."""
