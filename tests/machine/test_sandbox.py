@@ -128,7 +128,7 @@ def test_the_numbers_of_calls_are_those_of_the_system(machine: str, header: str)
 
 @pytest.mark.parametrize("machine", NUMBERS)
 def test_a_filter_can_be_made_for_every_machine_and_names_calls_that_exist(machine: str) -> None:
-    program = seccomp.sandbox_filter(machine, has_private_view=False, may_connect=False)
+    program = seccomp.sandbox_filter(machine, has_private_view=False)
 
     assert len(program) % 8 == 0
     assert 100 < len(program) // 8 < 4096
@@ -168,6 +168,24 @@ except PermissionError:
     run = world.run([world.python, "-c", code])
 
     assert run.stdout == "refused\n", run.stderr
+
+
+@enforced
+@pytest.mark.parametrize("what", ["restrict(rules.Rules('/', '/'))", "guard()"])
+def test_a_process_with_threads_is_not_restricted_in_part(what: str, world: World) -> None:
+    code = f"""
+import sys, threading
+sys.path.insert(0, {str(world.folder / "source/inside")!r})
+from cold_start import load_runtime_package
+load_runtime_package()
+from taskweaver_inside.sandbox import restrict, rules
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+restrict.{what}
+"""
+
+    run = world.run([world.python, "-c", code])
+
+    assert "a process that has threads cannot be restricted" in run.stderr
 
 
 @enforced

@@ -3,7 +3,7 @@
 Landlock keeps files from being read and written, but not sockets from being
 connected to, nor modes and times from being changed; and shared memory,
 terminals and `/tmp` are everyone's. Here they are the process's own, and all
-that lies outside is missing or cannot be changed.
+that lies outside is missing or cannot be changed. There is no network either.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .system_calls import call
 
 TEMPORARY, SHARED_MEMORY, TERMINALS = "/tmp", "/dev/shm", "/dev/pts"
 
-_NEW_USER_MOUNTS_AND_IPC = 0x10000000 | 0x00020000 | 0x08000000
+_NEW_USER_MOUNTS_IPC_AND_NETWORK = 0x10000000 | 0x00020000 | 0x08000000 | 0x40000000
 _CLONE_TREE = 1 | os.O_CLOEXEC | 0x8000  # with all that is mounted beneath
 _FROM_DESCRIPTOR = 4
 _EMPTY_PATH, _RECURSIVE = 0x1000, 0x8000
@@ -34,32 +34,23 @@ _LINKS = {
     "/dev/stderr": "/proc/self/fd/2",
     "/dev/ptmx": "pts/ptmx",
 }
-_DEFAULT_BYTES = 1 << 30
-"""How much fits into the folders that are kept in memory, unless there is a limit for it."""
+_DEFAULT_BYTES = 2 << 30
+"""How much fits into the two folders that are kept in memory, unless there is a limit for it."""
 
 
 def enter(rules: Rules, devices: tuple[str, ...]) -> None:
     """Leave the file system that everyone sees; raises OSError where that is not allowed."""
     folder = os.getcwd()
-    writable = (rules.working_folder, rules.temporary_folder, *rules.writable)
     view = _View()
     for path in (*rules.readable, "/proc"):
         view.show(path, is_writable=False)
-    for path in (*writable, *devices):
+    for path in (rules.working_folder, rules.temporary_folder, *rules.writable, *devices):
         view.show(path, is_writable=True)
     _unshare()
     trees = [(path, view.clone_tree(path)) for path in view.needed_places()]
-    root = os.path.realpath(rules.temporary_folder)  # anything would do: all is in `trees`
-    size = f"size={rules.memory_bytes or _DEFAULT_BYTES}"
-    _mount("tmpfs", root, _NO_SETUID_NO_DEVICES, f"mode=0755,{size}")
-    for path in (TEMPORARY, SHARED_MEMORY, TERMINALS):
-        os.makedirs(root + path, exist_ok=True)
-    _mount("tmpfs", root + TEMPORARY, _NO_SETUID_NO_DEVICES, f"mode=1777,{size}")
-    for path, tree in trees:
-        _attach(tree, root + path)
-    _mount("tmpfs", root + SHARED_MEMORY, _NO_SETUID_NO_DEVICES, f"mode=1777,{size}")
-    terminals = "newinstance,ptmxmode=0666,mode=0620"
-    _mount("devpts", root + TERMINALS, _NO_SETUID_NO_EXECUTION, terminals)
+    root = os.path.realpath(rules.temporary_folder)  # any folder would do: all is in `trees`
+    _mount("tmpfs", root, _NO_SETUID_NO_DEVICES, "mode=0755,size=1m")
+    _furnish(root, trees, (rules.memory_bytes or _DEFAULT_BYTES) // 2)
     for link, target in {**view.links, **_LINKS}.items():
         with contextlib.suppress(FileExistsError):
             os.makedirs(os.path.dirname(root + link), exist_ok=True)
@@ -69,6 +60,19 @@ def enter(rules: Rules, devices: tuple[str, ...]) -> None:
     call("umount2", b".", _DETACH)
     call("mount_setattr", _HERE, b"/", 0, _attributes(_READ_ONLY), _SIZE_OF_ATTRIBUTES)
     os.chdir(folder)
+
+
+def _furnish(root: str, trees: list[tuple[str, int]], bytes_in_memory: int) -> None:
+    """Put into an empty file system what is to be seen of the other, and folders of its own."""
+    for path in (TEMPORARY, SHARED_MEMORY, TERMINALS):
+        os.makedirs(root + path)
+    of_its_own = f"mode=1777,size={bytes_in_memory}"
+    _mount("tmpfs", root + TEMPORARY, _NO_SETUID_NO_DEVICES, of_its_own)
+    for path, tree in trees:
+        _attach(tree, root + path)
+    _mount("tmpfs", root + SHARED_MEMORY, _NO_SETUID_NO_DEVICES, of_its_own)
+    terminals = "newinstance,ptmxmode=0666,mode=0620"
+    _mount("devpts", root + TERMINALS, _NO_SETUID_NO_EXECUTION, terminals)
 
 
 class _View:
@@ -111,13 +115,13 @@ class _View:
 
 def _unshare() -> None:
     user, group = os.geteuid(), os.getegid()
-    call("unshare", _NEW_USER_MOUNTS_AND_IPC)
+    call("unshare", _NEW_USER_MOUNTS_IPC_AND_NETWORK)
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{user} {user} 1"),
         ("gid_map", f"{group} {group} 1"),
     ):
-        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+        with open(f"/proc/self/{name}", "w", encoding="utf-8") as file:
             file.write(text)
     call("mount", None, b"/", None, _PRIVATE, None)
 

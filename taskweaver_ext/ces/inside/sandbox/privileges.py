@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import struct
 from collections.abc import Iterable
@@ -61,6 +62,7 @@ def _drop_from_bounds(number: int) -> bool:
 
 def _held() -> tuple[int, int]:
     """Which are in effect, and which could be."""
-    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
-        fields = dict(line.split(":", 1) for line in file if line.startswith("Cap"))
-    return int(fields["CapEff"], 16), int(fields["CapPrm"], 16)
+    sets = ctypes.create_string_buffer(24)
+    call("capget", struct.pack("=Ii", _VERSION_3, 0), sets)
+    low, high = struct.unpack("=3I3I", sets.raw)[:3], struct.unpack("=3I3I", sets.raw)[3:]
+    return low[0] | high[0] << 32, low[1] | high[1] << 32

@@ -6,6 +6,7 @@ before (`machine/sandbox.py`).
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 
@@ -29,9 +30,10 @@ _own_entry: int | None = None
 
 def restrict(rules: Rules) -> None:
     """Leave to this process, and all that it starts, what the rules say."""
+    _refuse_threads()
     _close_descriptors(rules.descriptors)
     for path in rules.group_files:
-        with open(path, "w", encoding="ascii") as file:
+        with open(path, "w", encoding="utf-8") as file:
             file.write("0")
     if rules.has_private_view:
         private_view.enter(rules, DEVICES)
@@ -39,18 +41,22 @@ def restrict(rules: Rules) -> None:
     privileges.give_up_new_privileges()
     privileges.give_up_capabilities()
     _restrict_files(rules)
-    seccomp.restrict_all_but(
-        has_private_view=rules.has_private_view,
-        may_connect=rules.has_private_view and landlock.version() >= 6,
-    )
+    seccomp.restrict(has_private_view=rules.has_private_view)
 
 
 def guard() -> None:
     """Leave this process, and all that it starts, everything but other processes."""
+    _refuse_threads()
     privileges.give_up_new_privileges()
     privileges.give_up_capabilities(privileges.LOOKING_INTO_PROCESSES)
     landlock.restrict_processes()
     seccomp.restrict_processes()
+
+
+def _refuse_threads() -> None:
+    """Only the thread that asks is restricted; the others would stay free."""
+    if len(os.listdir("/proc/self/task")) > 1:
+        raise OSError(errno.EBUSY, "a process that has threads cannot be restricted")
 
 
 def _restrict_files(rules: Rules) -> None:

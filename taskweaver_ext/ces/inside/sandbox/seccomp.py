@@ -61,9 +61,9 @@ _OF_ONESELF = {
 """What may be changed of oneself only, and which argument says whose it is."""
 
 
-def restrict_all_but(*, has_private_view: bool, may_connect: bool) -> None:
+def restrict(*, has_private_view: bool) -> None:
     """Refuse what leads out of a sandbox."""
-    _apply(sandbox_filter(MACHINE, has_private_view=has_private_view, may_connect=may_connect))
+    _apply(sandbox_filter(MACHINE, has_private_view=has_private_view))
 
 
 def restrict_processes() -> None:
@@ -71,7 +71,7 @@ def restrict_processes() -> None:
     _apply(guard_filter(MACHINE))
 
 
-def sandbox_filter(machine: str, *, has_private_view: bool, may_connect: bool) -> bytes:
+def sandbox_filter(machine: str, *, has_private_view: bool) -> bytes:
     """The program for a sandbox."""
     filter_ = _Filter(machine)
     filter_.refuse(_REFUSED.split(), errno.EPERM)
@@ -84,10 +84,9 @@ def sandbox_filter(machine: str, *, has_private_view: bool, may_connect: bool) -
     filter_.refuse_unless("personality", 0, _PERSONALITIES)
     filter_.refuse_if("ioctl", 1, _IOCTLS)
     for name in ("socket", "socketpair"):
-        filter_.allow_sockets(name, connected_only=not may_connect)
-    if not may_connect:
-        filter_.refuse(["connect"], errno.EACCES)
+        filter_.allow_sockets(name, connected_only=not has_private_view)
     if not has_private_view:
+        filter_.refuse(["connect"], errno.EACCES)
         # It cannot be seen whose file it is. Most programs that copy files would fail here, and
         # do well without: they are told that it was done.
         filter_.refuse(_MODES_AND_TIMES.split(), 0)

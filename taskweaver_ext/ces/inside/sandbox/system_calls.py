@@ -12,10 +12,10 @@ _NUMBERS = """
     ioctl 16 29 | shmget 29 194 | shmat 30 196 | shmctl 31 195 | socket 41 198 | connect 42 203
     socketpair 53 199 | clone 56 220 | semget 64 190 | semop 65 193 | semctl 66 191 | shmdt 67 197
     msgget 68 186 | msgsnd 69 189 | msgrcv 70 188 | msgctl 71 187 | chmod 90 - | fchmod 91 52
-    chown 92 - | fchown 93 55 | lchown 94 - | ptrace 101 117 | syslog 103 116 | capset 126 91
-    utime 132 - | uselib 134 - | personality 135 92 | setpriority 141 140 | sched_setparam 142 118
-    sched_setscheduler 144 119 | vhangup 153 58 | modify_ldt 154 - | pivot_root 155 41
-    adjtimex 159 171 | chroot 161 51 | acct 163 89 | settimeofday 164 170 | mount 165 40
+    chown 92 - | fchown 93 55 | lchown 94 - | ptrace 101 117 | syslog 103 116 | capget 125 90
+    capset 126 91 | utime 132 - | uselib 134 - | personality 135 92 | setpriority 141 140
+    sched_setparam 142 118 | sched_setscheduler 144 119 | vhangup 153 58 | modify_ldt 154 -
+    pivot_root 155 41 | adjtimex 159 171 | chroot 161 51 | acct 163 89 | settimeofday 164 170 | mount 165 40
     umount2 166 39 | swapon 167 224 | swapoff 168 225 | reboot 169 142 | sethostname 170 161
     setdomainname 171 162 | iopl 172 - | ioperm 173 - | init_module 175 105 | delete_module 176 106
     quotactl 179 60 | setxattr 188 5 | lsetxattr 189 6 | fsetxattr 190 7 | removexattr 197 14
@@ -56,7 +56,7 @@ def _numbers(machine: str) -> dict[str, int]:
 NUMBERS = {machine: _numbers(machine) for machine in ("x86_64", "aarch64")}
 
 
-def call(name: str, *arguments: int | bytes | None) -> int:
+def call(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
     """Make a system call; raises OSError when it fails, or when the machine is not known."""
     number = NUMBERS.get(MACHINE, {}).get(name)
     if number is None:
@@ -70,7 +70,7 @@ def prctl(option: int, *arguments: int) -> int:
     return _checked(_libc.prctl(option, *map(ctypes.c_ulong, words)), "prctl")
 
 
-def _word(value: int | bytes | None) -> object:
+def _word(value: object) -> object:
     return ctypes.c_long(value) if isinstance(value, int) else value
 
 
