@@ -105,8 +105,9 @@ def probe() -> Enforcement:
     if reason:
         remarks.append(
             f"Code has no file system of its own here ({reason.rstrip('.')}): it cannot change"
-            " modes and times of files, connect to sockets, or use terminals and shared memory"
-            " (pools of multiprocessing need it)."
+            " modes and times of files, connect to sockets, watch folders, or use terminals and"
+            " shared memory (pools of multiprocessing need it); and it can find out names and"
+            " sizes of files that it cannot read."
         )
     places = find_places()
     if "memory" not in places:

@@ -254,6 +254,30 @@ def write_where_reading_is_allowed() -> None:
         pass
 
 
+@attempt("host")
+def write_through_a_hard_link_of_a_readable_file() -> None:
+    os.link(os.path.join(W["shared"], "overwritten"), "hard_link_of_shared")
+    with open("hard_link_of_shared", "r+b") as file:
+        file.write(b"x")
+
+
+@attempt("host")
+def move_a_readable_file() -> None:
+    os.rename(os.path.join(W["shared"], "to_move"), "moved_from_shared")
+
+
+@attempt()
+def open_a_readable_file_again_for_writing() -> None:
+    descriptor = os.open(os.path.join(W["shared"], "overwritten"), os.O_RDONLY)
+    os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR)
+
+
+@attempt()
+def watch_a_folder() -> None:
+    notices = libc.inotify_init()
+    expect(libc.inotify_add_watch(notices, os.fsencode(W["outside"]), 0xFFF) >= 0)
+
+
 @attempt()
 def use_an_inherited_descriptor() -> None:
     expect_secret(os.pread(W["inherited"], 100, 0))
@@ -454,6 +478,12 @@ def limit_another() -> None:
     resource.prlimit(W["victim"], resource.RLIMIT_CORE, (0, 0))
 
 
+@attempt("luck")
+def slow_all_of_a_user_down() -> None:
+    expect(os.getuid() != 0)  # too much would be slow
+    os.setpriority(os.PRIO_USER, 0, os.getpriority(os.PRIO_PROCESS, 0))
+
+
 @attempt()
 def slow_another_down() -> None:
     os.setpriority(os.PRIO_PROCESS, W["victim"], 19)
@@ -603,6 +633,13 @@ def _fork_with(function: Callable[..., int], *arguments: object) -> None:
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
+
+
+@attempt()
+def fork_a_child_of_the_parent() -> None:
+    child = call(56, 220, 0x8000 | signal.SIGCHLD, 0, 0, 0, 0)
+    if child == 0:
+        os._exit(0)
 
 
 @attempt("root")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from .system_calls import HIGHEST_KNOWN, MACHINE, NUMBERS, call
 
@@ -27,6 +27,7 @@ _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 
 _AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET, _KIND_OF_SOCKET = 1, 1, 5, 0xF
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEW*: user, mount, pid, network, IPC, UTS, cgroup, time
+_CHILD_OF_THE_PARENT = 0x8000
 _PERSONALITIES = (0, 0xFFFFFFFF)  # Linux, and the question which one it is
 _IOCTLS = (
     *(0x5412, 0x541C, 0x5423),  # TIOCSTI, TIOCLINUX, TIOCSETD: type for the user of a terminal
@@ -53,12 +54,13 @@ _ATTRIBUTES = """
     setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat
 """
 _MODES_AND_TIMES = "chmod fchmod fchmodat fchmodat2 utime utimes futimesat utimensat"
-_OF_ONESELF = {
-    **dict.fromkeys(("prlimit64", "sched_setaffinity", "sched_setscheduler"), 0),
-    **dict.fromkeys(("sched_setparam", "sched_setattr"), 0),
-    **dict.fromkeys(("setpriority", "ioprio_set"), 1),
+_OF_ONESELF: dict[str, dict[int, tuple[int, ...]]] = {
+    **dict.fromkeys(("prlimit64", "sched_setaffinity", "sched_setscheduler"), {0: (0,)}),
+    **dict.fromkeys(("sched_setparam", "sched_setattr"), {0: (0,)}),
+    "setpriority": {0: (0, 1), 1: (0,)},  # a process or a group, not all that a user has
+    "ioprio_set": {0: (1, 2), 1: (0,)},
 }
-"""What may be changed of oneself only, and which argument says whose it is."""
+"""What may be changed of oneself only: which arguments say so, by their place."""
 
 
 def restrict(*, has_private_view: bool) -> None:
@@ -77,16 +79,16 @@ def sandbox_filter(machine: str, *, has_private_view: bool) -> bytes:
     filter_.refuse(_REFUSED.split(), errno.EPERM)
     filter_.refuse(_ABSENT.split(), errno.ENOSYS)
     filter_.refuse(_ATTRIBUTES.split(), errno.ENOTSUP)
-    for name in ("clone", "unshare"):
-        filter_.refuse_bits(name, 0, _NEW_NAMESPACES)
-    for name, argument in _OF_ONESELF.items():
-        filter_.refuse_unless(name, argument, (0,))
-    filter_.refuse_unless("personality", 0, _PERSONALITIES)
+    filter_.refuse_bits("unshare", 0, _NEW_NAMESPACES)
+    filter_.refuse_bits("clone", 0, _NEW_NAMESPACES | _CHILD_OF_THE_PARENT)
+    for name, arguments in _OF_ONESELF.items():
+        filter_.refuse_unless(name, arguments)
+    filter_.refuse_unless("personality", {0: _PERSONALITIES})
     filter_.refuse_if("ioctl", 1, _IOCTLS)
     for name in ("socket", "socketpair"):
         filter_.allow_sockets(name, connected_only=not has_private_view)
     if not has_private_view:
-        filter_.refuse(["connect"], errno.EACCES)
+        filter_.refuse(["connect", "inotify_add_watch"], errno.EACCES)
         # It cannot be seen whose file it is. Most programs that copy files would fail here, and
         # do well without: they are told that it was done.
         filter_.refuse(_MODES_AND_TIMES.split(), 0)
@@ -97,7 +99,7 @@ def guard_filter(machine: str) -> bytes:
     """The program that protects other processes only."""
     filter_ = _Filter(machine)
     filter_.refuse(_OTHER_PROCESSES.split(), errno.EPERM)
-    filter_.refuse_unless("prlimit64", 0, (0,))
+    filter_.refuse_unless("prlimit64", _OF_ONESELF["prlimit64"])
     return filter_.assembled()
 
 
@@ -129,10 +131,16 @@ class _Filter:
         tests = [step for value in values for step in ((_IF_EQUAL, 0, 1, value), *_EPERM)]
         self._add(name, [self._load(argument), *tests, *_ALLOWED])
 
-    def refuse_unless(self, name: str, argument: int, values: Iterable[int]) -> None:
-        """Fail if an argument is none of these."""
-        tests = [step for value in values for step in ((_IF_EQUAL, 0, 1, value), *_ALLOWED)]
-        self._add(name, [self._load(argument), *tests, *_EPERM])
+    def refuse_unless(self, name: str, arguments: Mapping[int, Sequence[int]]) -> None:
+        """Fail if one of the arguments is not what it may be."""
+        code = []
+        for argument, values in arguments.items():
+            code.append(self._load(argument))
+            for position, value in enumerate(values):
+                behind_the_refusal = len(values) - position
+                code.append((_IF_EQUAL, behind_the_refusal, 0, value))
+            code += _EPERM
+        self._add(name, [*code, *_ALLOWED])
 
     def allow_sockets(self, name: str, *, connected_only: bool) -> None:
         """Fail for all families but Unix's, and for datagrams, which need not connect to send."""
