@@ -180,10 +180,11 @@ def sandbox_rules(
         count += _tasks_of_user()
     etc = (f"/etc/{name}" for name in _SYSTEM_FILES.split())
     system = (*_SYSTEM.split(), *etc, *_HARDWARE.split(), str(RUNTIME_FOLDER))
+    allowed = (*system, *python_folders, *readable)
     return Rules(
         working_folder=os.path.abspath(working_folder),
         temporary_folder=os.path.abspath(temporary_folder),
-        readable=tuple(dict.fromkeys((*system, *python_folders, *readable))),
+        readable=tuple(path for path in dict.fromkeys(allowed) if os.path.exists(path)),
         writable=tuple(writable),
         has_private_view=enforcement.has_private_view,
         group_files=tuple(group_files),

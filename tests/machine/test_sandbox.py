@@ -76,6 +76,7 @@ def test_what_cannot_be_enforced_is_refused_with_the_setting_that_accepts_less(
 def test_a_python_that_code_could_change_is_refused_unless_it_can_be_protected(
     tmp_path: Path,
 ) -> None:
+    (tmp_path / "work/.venv").mkdir(parents=True)
     folders = [str(tmp_path / "work/.venv")]
     shared = dataclasses.replace(ALL, has_private_view=False)
 

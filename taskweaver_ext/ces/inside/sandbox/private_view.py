@@ -82,18 +82,22 @@ class _View:
         self.places: dict[str, bool] = {}
         """Real path -> whether it may be written there."""
         self.links: dict[str, str] = {}
+        self._real = {"/": "/"}
 
     def show(self, path: str, *, is_writable: bool) -> None:
         """Add a place that exists, and the links on the way to it."""
-        if not os.path.exists(path):
-            return
-        real = "/"
-        for part in path.split("/"):
-            real = os.path.join(real, part)
+        if os.path.exists(path):
+            self.places[self._resolve(os.path.normpath(path))] = is_writable
+
+    def _resolve(self, path: str) -> str:
+        if path not in self._real:
+            folder, name = os.path.split(path)
+            real = os.path.join(self._resolve(folder), name)
             if os.path.islink(real):
                 self.links[real] = os.readlink(real)
                 real = os.path.realpath(real)
-        self.places[os.path.normpath(real)] = is_writable
+            self._real[path] = real
+        return self._real[path]
 
     def needed_places(self) -> list[str]:
         """Those that are not part of another one already, outer ones first."""
