@@ -161,6 +161,11 @@ PROGRAMS = {
         a = numpy.random.rand(300, 300); assert (a @ a).shape == (300, 300); numpy.save('a.npy', a)
         numpy.load('a.npy', mmap_mode='r').sum()
         """,
+    "messages": """
+        import zmq
+        with zmq.Context() as context, context.socket(zmq.PAIR) as one:
+            one.bind('ipc://channel'); assert not one.poll(10)
+        """,
     "matplotlib": """
         import matplotlib; matplotlib.use('agg'); import matplotlib.pyplot as plot, os
         plot.plot([1, 2]); plot.title('t'); plot.savefig('p.png')
@@ -261,7 +266,7 @@ def test_a_program_works(user: int, kind: str, program: str, worlds: contextlib.
         pytest.skip("only root can become another user")
     if user != os.getuid() and not shutil.which("/usr/bin/python3"):
         pytest.skip("there is no Python for everyone")
-    if program in ("numpy", "matplotlib", "pip") and user != os.getuid():
+    if program in ("numpy", "messages", "matplotlib", "pip") and user != os.getuid():
         pytest.skip("it is not installed for everyone")
     if program == "pip" and importlib.util.find_spec("pip") is None:
         pytest.skip("this environment has no pip")

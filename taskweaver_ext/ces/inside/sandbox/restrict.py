@@ -24,9 +24,6 @@ _OF_THE_SYSTEM = (
 
 _LAST_DESCRIPTOR = (1 << 32) - 1
 
-_own_entry: int | None = None
-"""Keeps `/proc/self` what it was when it was allowed: the kernel forgets entries, not open ones."""
-
 
 def restrict(rules: Rules) -> None:
     """Leave to this process, and all that it starts, what the rules say."""
@@ -60,8 +57,8 @@ def _refuse_threads() -> None:
 
 
 def _restrict_files(rules: Rules) -> None:
-    global _own_entry
-    _own_entry = os.open("/proc/self", os.O_PATH | os.O_CLOEXEC)
+    # Stays open: the kernel makes entries anew that nobody holds, and those are not allowed.
+    os.open("/proc/self", os.O_PATH | os.O_CLOEXEC)
     read = [*rules.readable, *(f"/proc/{name}" for name in _OF_THE_SYSTEM), "/proc/self"]
     write = [rules.working_folder, rules.temporary_folder, *rules.writable]
     use = [*DEVICES]

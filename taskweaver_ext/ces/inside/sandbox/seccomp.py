@@ -55,12 +55,14 @@ _ATTRIBUTES = """
 """
 _MODES_AND_TIMES = "chmod fchmod fchmodat fchmodat2 utime utimes futimesat utimensat"
 _OF_ONESELF: dict[str, dict[int, tuple[int, ...]]] = {
-    **dict.fromkeys(("prlimit64", "sched_setaffinity", "sched_setscheduler"), {0: (0,)}),
-    **dict.fromkeys(("sched_setparam", "sched_setattr"), {0: (0,)}),
+    "prlimit64": {0: (0,)},
     "setpriority": {0: (0, 1), 1: (0,)},  # a process or a group, not all that a user has
     "ioprio_set": {0: (1, 2), 1: (0,)},
 }
 """What may be changed of oneself only: which arguments say so, by their place."""
+_SCHEDULING = "sched_setaffinity sched_setscheduler sched_setparam sched_setattr"
+"""The same, for the thread that calls; of others it is said to be done, though it is not. Threads
+call themselves by their numbers here, and ZeroMQ ends a process in which that fails."""
 
 
 def restrict(*, has_private_view: bool) -> None:
@@ -83,6 +85,8 @@ def sandbox_filter(machine: str, *, has_private_view: bool) -> bytes:
     filter_.refuse_bits("clone", 0, _NEW_NAMESPACES | _CHILD_OF_THE_PARENT)
     for name, arguments in _OF_ONESELF.items():
         filter_.refuse_unless(name, arguments)
+    for name in _SCHEDULING.split():
+        filter_.refuse_unless(name, {0: (0,)}, 0)
     filter_.refuse_unless("personality", {0: _PERSONALITIES})
     filter_.refuse_if("ioctl", 1, _IOCTLS)
     for name in ("socket", "socketpair"):
@@ -131,7 +135,9 @@ class _Filter:
         tests = [step for value in values for step in ((_IF_EQUAL, 0, 1, value), *_EPERM)]
         self._add(name, [self._load(argument), *tests, *_ALLOWED])
 
-    def refuse_unless(self, name: str, arguments: Mapping[int, Sequence[int]]) -> None:
+    def refuse_unless(
+        self, name: str, arguments: Mapping[int, Sequence[int]], error: int = errno.EPERM
+    ) -> None:
         """Fail if one of the arguments is not what it may be."""
         code = []
         for argument, values in arguments.items():
@@ -139,7 +145,7 @@ class _Filter:
             for position, value in enumerate(values):
                 behind_the_refusal = len(values) - position
                 code.append((_IF_EQUAL, behind_the_refusal, 0, value))
-            code += _EPERM
+            code.append((_RETURN, 0, 0, _ERRNO | error))
         self._add(name, [*code, *_ALLOWED])
 
     def allow_sockets(self, name: str, *, connected_only: bool) -> None:
