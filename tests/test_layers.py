@@ -13,7 +13,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "taskweaver_ext"
 
 ORDER = (
-    *("errors", "closing", "text", "config", "machine"),
+    *("errors", "closing", "text", "config", "ces.inside.sandbox", "machine"),
     *("ces.execution", "ces.inside.kernel", "ces.inside.spawner", "ces.inside"),
     "ces.programs",
     *("ces.kernels.client", "ces.kernels.local", "ces.kernels.container", "ces.kernels.gateway"),

@@ -1,0 +1,169 @@
+"""Control groups: limits on a process and all that it starts, together.
+
+Made beneath the group that we are in, or beside it, wherever the system lets us: root may
+anywhere, a user where systemd has handed a part of the tree over. Both versions are known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_PREFIX = "taskweaver-"
+_FILES = {
+    "memory": {1: "memory.limit_in_bytes", 2: "memory.max"},
+    "pids": {1: "pids.max", 2: "pids.max"},
+}
+_SWAP = {1: "memory.memsw.limit_in_bytes", 2: "memory.swap.max"}
+_END_SECONDS = 10.0
+_counter = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlace:
+    """Where groups can be made that limit something."""
+
+    folder: Path
+    version: int
+
+
+def find_places() -> dict[str, GroupPlace]:
+    """Where "memory" and "pids" can be limited; found by trying."""
+    places = {}
+    for controller in _FILES:
+        for place in _candidates(controller):
+            if _is_usable(place, controller):
+                places[controller] = place
+                break
+    return places
+
+
+class ControlGroup:
+    """A group that a process can join; one folder for each hierarchy it takes."""
+
+    def __init__(self, places: Mapping[str, GroupPlace], limits: Mapping[str, int]) -> None:
+        """Make the group.
+
+        Args:
+            places: What `find_places` found.
+            limits: Bytes of "memory", number of "pids"; what has no place is left out.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        self._folders: list[Path] = []
+        name = f"{_PREFIX}{os.getpid()}-{next(_counter)}"
+        try:
+            for controller, limit in limits.items():
+                if place := places.get(controller):
+                    self._set(place, name, controller, limit)
+        except OSError:
+            self.remove()
+            raise
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What a process writes "0" to in order to join."""
+        return tuple(str(folder / "cgroup.procs") for folder in self._folders)
+
+    def remove(self) -> None:
+        """Kill all that is in the group, and remove it."""
+        deadline = time.monotonic() + _END_SECONDS
+        for folder in self._folders:
+            while not _remove(folder) and time.monotonic() < deadline:
+                _kill_all(folder)
+                time.sleep(0.002)
+        self._folders.clear()
+
+    def _set(self, place: GroupPlace, name: str, controller: str, limit: int) -> None:
+        folder = place.folder / name
+        if folder not in self._folders:
+            _remove_those_of_the_dead(place.folder)
+            folder.mkdir()
+            self._folders.append(folder)
+        (folder / _FILES[controller][place.version]).write_text(str(limit))
+        if controller == "memory":
+            with contextlib.suppress(OSError):  # not every system counts what is swapped out
+                (folder / _SWAP[place.version]).write_text(str(limit if place.version == 1 else 0))
+
+
+def _candidates(controller: str) -> Iterator[GroupPlace]:
+    try:
+        membership = Path("/proc/self/cgroup").read_text()
+        mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    except OSError:
+        return
+    for line in membership.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            for fields in mounts:
+                if "cgroup" in fields and controller in fields[-1].split(","):
+                    yield GroupPlace(_folder_of(path, fields), 1)
+        elif not controllers:
+            for fields in mounts:
+                if "cgroup2" in fields:
+                    yield from _handed_over(_folder_of(path, fields), Path(fields[4]), controller)
+
+
+def _folder_of(path: str, mount: list[str]) -> Path:
+    """Where a group's folder is; what is mounted may be a part of the hierarchy."""
+    relative = os.path.relpath(path, mount[3])
+    return Path(mount[4]) if relative.startswith("..") else Path(mount[4]) / relative
+
+
+def _handed_over(own: Path, root: Path, controller: str) -> Iterator[GroupPlace]:
+    """Groups from ours upward whose members are counted; one with processes cannot count them."""
+    for folder in (own, *own.parents):
+        with contextlib.suppress(OSError):
+            if controller in (folder / "cgroup.subtree_control").read_text().split():
+                yield GroupPlace(folder, 2)
+        if folder == root:
+            return
+
+
+def _is_usable(place: GroupPlace, controller: str) -> bool:
+    group = place.folder / f"{_PREFIX}{os.getpid()}-{next(_counter)}"
+    try:
+        group.mkdir()
+    except OSError:
+        return False
+    try:
+        (group / _FILES[controller][place.version]).write_text(str(1 << 20))
+        return os.access(group / "cgroup.procs", os.W_OK) and (
+            place.version == 1 or os.access(place.folder / "cgroup.procs", os.W_OK)
+        )
+    except OSError:
+        return False
+    finally:
+        group.rmdir()
+
+
+def _remove(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _kill_all(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        for pid in (folder / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
+
+def _remove_those_of_the_dead(parent: Path) -> None:
+    """A process that was killed leaves its groups; only empty ones can be removed."""
+    for folder in parent.glob(f"{_PREFIX}*-*"):
+        owner = folder.name[len(_PREFIX) :].partition("-")[0]
+        if owner.isdecimal() and not os.path.exists(f"/proc/{owner}"):
+            _remove(folder)

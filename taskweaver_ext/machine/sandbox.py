@@ -1,0 +1,286 @@
+"""What a sandbox on this machine allows, and what the machine can enforce of it.
+
+What happens in the process that is restricted is `ces/inside/sandbox`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import pwd
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+from taskweaver_ext.ces.inside import sandbox as inside
+from taskweaver_ext.ces.inside.sandbox import landlock, privileges
+from taskweaver_ext.ces.inside.sandbox.rules import Rules
+from taskweaver_ext.ces.inside.sandbox.system_calls import MACHINE, NUMBERS
+from taskweaver_ext.errors import ConfigError
+from taskweaver_ext.machine.control_groups import GroupPlace, find_places
+
+Protection: TypeAlias = Literal["files", "network", "processes", "process_count"]
+"""What can be required of a sandbox: that code reaches no files, no network and no processes but
+its own, and that there is a limit to how many processes it starts."""
+PROTECTIONS: tuple[Protection, ...] = get_args(Protection)
+
+RUNTIME_FOLDER = Path(next(iter(inside.__path__))).parent
+STARTER = RUNTIME_FOLDER / "restricted_start.py"
+
+_SYSTEM = "/usr /bin /sbin /lib /lib32 /lib64 /libx32 /opt /nix/store /gnu/store /snap"
+_SYSTEM_FILES = """
+    alternatives bash.bashrc ca-certificates crypto-policies debian_version default/locale
+    fonts gai.conf gitconfig group host.conf hosts inputrc java-11-openjdk java-17-openjdk
+    java-21-openjdk ld.so.cache ld.so.conf ld.so.conf.d locale.alias locale.conf localtime magic
+    magic.mime mailcap matplotlibrc mime.types nsswitch.conf os-release passwd pki/ca-trust
+    pki/java pki/tls/certs pki/tls/cert.pem pki/tls/openssl.cnf profile profile.d protocols R
+    resolv.conf services shells ssl/certs ssl/cert.pem ssl/openssl.cnf terminfo timezone vimrc
+    zsh
+"""
+"""What programs read in `/etc`. Keys and passwords lie there too, and root could read them."""
+_HARDWARE = "/sys/devices/system/cpu /sys/devices/system/node /sys/kernel/mm"
+_PROBE_SECONDS = 30.0
+_FOLDERS_OF_PYTHON = """
+import os, sys, sysconfig
+names = "stdlib", "platstdlib", "purelib", "platlib"
+places = {sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))}
+places.update(sysconfig.get_paths()[name] for name in names)
+places.update(path for path in sys.path if path.endswith(("site-packages", "dist-packages")))
+print("\\n".join(sorted(places)))
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxLimits:
+    """How much code may use; None: as much as there is."""
+
+    memory_bytes: int | None = 4 << 30
+    process_count: int | None = 512
+    cpu_seconds: int | None = None
+    """For each process."""
+    file_bytes: int | None = 8 << 30
+    """For each file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enforcement:
+    """What this machine can enforce."""
+
+    has_private_view: bool
+    missing: Mapping[Protection, str]
+    """Why it cannot give a protection: a sentence."""
+    remarks: tuple[str, ...]
+    """What holds in a lesser way, or costs code something: sentences."""
+    group_places: Mapping[str, GroupPlace] = field(default_factory=dict, repr=False)
+    """Where the whole tree can be limited: "memory", "pids"."""
+
+
+@functools.cache
+def probe() -> Enforcement:
+    """Find out, by doing it to a process of our own, what this machine can enforce."""
+    missing: dict[Protection, str] = {}
+    remarks = []
+    abi = landlock.version()
+    if MACHINE not in NUMBERS:
+        sentence = f"The system calls of a {MACHINE} are not known here."
+        missing |= dict.fromkeys(("files", "network", "processes"), sentence)
+    elif not abi:
+        sentence = "The kernel has no Landlock (Linux 5.13 and newer have, unless it is off)."
+        missing |= dict.fromkeys(("files", "network", "processes"), sentence)
+    elif reason := _why_it_fails(has_private_view=False):
+        sentence = f"A process could not be restricted: {reason}."
+        missing |= dict.fromkeys(("files", "network", "processes"), sentence)
+    else:
+        if abi < 3:
+            missing["files"] = "Landlock keeps files from being truncated since Linux 6.2."
+        if abi < 6:
+            missing["processes"] = "Landlock keeps signals from other processes since Linux 6.12."
+    reason = next(iter(missing.values()), "") or _why_it_fails(has_private_view=True)
+    if reason:
+        remarks.append(
+            f"Code has no file system of its own here ({reason.rstrip('.')}): it cannot change"
+            " modes and times of files, connect to sockets, watch folders, or use terminals and"
+            " shared memory (pools of multiprocessing need it); and it can find out names and"
+            " sizes of files that it cannot read."
+        )
+    places = find_places()
+    if "memory" not in places:
+        remarks.append(
+            "No control group can be made here: memory is limited for each process, not for all"
+            " together, and what processes share is not counted."
+        )
+    if "pids" not in places:
+        if os.getuid() == 0:
+            missing["process_count"] = (
+                "No control group can be made here, and root may start any number of processes."
+            )
+        elif reason:
+            remarks.append("The limit of processes counts those that the user has already.")
+    return Enforcement(
+        has_private_view=not reason,
+        missing=missing,
+        remarks=tuple(remarks),
+        group_places=places,
+    )
+
+
+def check(
+    rules: Rules,
+    enforcement: Enforcement,
+    required: Iterable[Protection] = PROTECTIONS,
+) -> None:
+    """Refuse rules that would not hold.
+
+    Raises:
+        ConfigError: The machine cannot enforce something that is required, or the rules would
+            give away what they are to protect.
+    """
+    _refuse_folder(rules)
+    working = os.path.realpath(rules.working_folder)
+    within = [path for path in rules.readable if _is_beneath(os.path.realpath(path), working)]
+    if within and not rules.has_private_view:
+        raise ConfigError(
+            f"{within[0]} lies within the working folder, where code could change it."
+            " Use a Python outside of it, or another working folder."
+        )
+    lacking = {name: enforcement.missing[name] for name in required if name in enforcement.missing}
+    if lacking:
+        accepted = [name for name in required if name not in lacking]
+        raise ConfigError(
+            f"This machine cannot enforce {', '.join(lacking)} of a sandbox."
+            f" {' '.join(dict.fromkeys(lacking.values()))}"
+            f" Use containers, or accept less: set sandbox.require to {json.dumps(accepted)}."
+        )
+
+
+def sandbox_rules(
+    working_folder: Path,
+    temporary_folder: Path,
+    enforcement: Enforcement,
+    *,
+    python_folders: Iterable[str] = (),
+    readable: Iterable[str] = (),
+    writable: Iterable[str] = (),
+    limits: SandboxLimits | None = None,
+    group_files: Iterable[str] = (),
+    descriptors: Iterable[int] = (),
+) -> Rules:
+    """Describe a sandbox in which programs of the system and a Python can run."""
+    limits = limits or SandboxLimits()
+    count = limits.process_count
+    if "pids" in enforcement.group_places:
+        count = None  # the group's: it counts what belongs to the sandbox only
+    elif count is not None and not enforcement.has_private_view:
+        count += _tasks_of_user()
+    etc = (f"/etc/{name}" for name in _SYSTEM_FILES.split())
+    system = (*_SYSTEM.split(), *etc, *_HARDWARE.split(), str(RUNTIME_FOLDER))
+    allowed = (*system, *python_folders, *readable)
+    return Rules(
+        working_folder=os.path.abspath(working_folder),
+        temporary_folder=os.path.abspath(temporary_folder),
+        readable=tuple(path for path in dict.fromkeys(allowed) if os.path.exists(path)),
+        writable=tuple(writable),
+        has_private_view=enforcement.has_private_view,
+        group_files=tuple(group_files),
+        memory_bytes=limits.memory_bytes,
+        process_count=count,
+        cpu_seconds=limits.cpu_seconds,
+        file_bytes=limits.file_bytes,
+        descriptors=tuple(descriptors),
+    )
+
+
+def folders_of_python(python: str) -> tuple[str, ...]:
+    """What an interpreter reads of its own and of what is installed for it.
+
+    Raises:
+        ConfigError: It does not run.
+    """
+    try:
+        answer = subprocess.run(
+            [python, "-c", _FOLDERS_OF_PYTHON],
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ConfigError(f"The Python at {python} does not run: {error}.") from error
+    return tuple(path for path in answer.stdout.splitlines() if path not in ("", "/", _home()))
+
+
+def restricted_command(
+    python: str, rules: Rules | Literal["guard"], command: Iterable[str]
+) -> list[str]:
+    """The command that runs another one under rules."""
+    described = rules if rules == "guard" else json.dumps(dataclasses.asdict(rules))
+    return [python, "-I", "-S", str(STARTER), described, *command]
+
+
+def variables_for(rules: Rules) -> dict[str, str]:
+    """The variables that tell programs where they can write."""
+    return {"TMPDIR": rules.temporary_folder, "HOME": rules.temporary_folder}
+
+
+def hide_from_children() -> str:
+    """Keep what we start from reading our memory and environment; say where that fails."""
+    privileges.hide_memory()
+    if os.geteuid() == 0:
+        return "Code that runs as root can read the memory and environment of this process."
+    return ""
+
+
+def _refuse_folder(rules: Rules) -> None:
+    working, home = os.path.realpath(rules.working_folder), os.path.realpath(_home())
+    if _is_beneath(home, working):
+        raise ConfigError(
+            f"{rules.working_folder} cannot be the working folder of a sandbox: all that the user"
+            " has is in it. Use a folder of its own."
+        )
+
+
+def _home() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return str(Path.home())
+
+
+def _is_beneath(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _tasks_of_user() -> int:
+    """How many threads the user has, which is what the limit counts."""
+    count = 0
+    for entry in os.scandir("/proc"):
+        if entry.name.isdecimal():
+            try:
+                if entry.stat().st_uid == os.getuid():
+                    count += len(os.listdir(f"/proc/{entry.name}/task"))
+            except OSError:
+                continue  # it has just ended
+    return count
+
+
+def _why_it_fails(*, has_private_view: bool) -> str:
+    """Restrict a process that does nothing else; the reason if that cannot be done."""
+    places = (sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)))
+    readable = (*_SYSTEM.split(), *places, str(RUNTIME_FOLDER))
+    with tempfile.TemporaryDirectory(prefix="taskweaver-") as folder:
+        rules = Rules(folder, folder, readable=readable, has_private_view=has_private_view)
+        command = restricted_command(sys.executable, rules, [sys.executable, "-I", "-S", "-c", ""])
+        try:
+            tried = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, timeout=_PROBE_SECONDS
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            return str(error)
+    return "" if tried.returncode == 0 else tried.stderr.strip().rpartition("\n")[2]
