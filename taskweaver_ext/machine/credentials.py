@@ -29,7 +29,7 @@ _FIELD = (
     r"(?:[\w.\- ]{0,40}(?:key|token|secret|passw(?:or)?d|pwd|passphrase|credentials?|signature)"
     r"|sig|auth|authorization|pass|cookie)"
 )
-_IN_URL = re.compile(r"//(?P<user>[^\s/?#@:,;]{0,256})(?P<colon>:)?(?P<password>[^\s@]{0,1024})@")
+_IN_URL = re.compile(r"//(?P<user>[^\s/?#@:,;]{0,256})(?::(?P<password>[^\s@]{1,1024}))?@")
 _USER_IN_URL = re.compile(r"//[^/@\s]+@")
 """A token can stand where a user does."""
 _IN_FIELD = re.compile(
@@ -83,10 +83,10 @@ def secret_values(values: Mapping[str, object]) -> set[str]:
 
 def _credentials_in(value: str) -> Iterator[str]:
     for match in _IN_URL.finditer(value):
-        if match["colon"] and match["password"]:
+        if match["password"]:
             yield match["password"]
             yield f"{match['user']}:{match['password']}"  # as it is encoded in a header
-        elif len(match["user"]) >= _SHORTEST_TOKEN and not match["password"]:
+        elif len(match["user"]) >= _SHORTEST_TOKEN:
             yield match["user"]
     yield from (match["value"] for match in _IN_FIELD.finditer(value))
     yield from (match[0] for match in _BY_SHAPE.finditer(value))

@@ -50,8 +50,8 @@ _LONGEST_SOURCE = 200
 _LONGEST_WORD = 256
 """A longer spelling is masked in pieces of this length, so that less has to be held back."""
 
-_PASSED_ON = (-1, 0)
-"""What ends where the held text begins and has its mask already: a secret there adds to it."""
+_HAS_MASK = -1
+"""Where something begins whose mask was passed on already: secrets that touch it add to it."""
 
 _GRAM_BYTES = 4
 _SMALL_TEXT = 1024
@@ -214,7 +214,7 @@ class RedactedStream:
         self._masked = merged
 
     def _pass_on(self, text: str, cut: int) -> str:
-        """Return the text before `cut`, masked, and hold the rest but for a mask that it begins."""
+        """Return the text before `cut`, masked, with the whole of a mask there; hold the rest."""
         pieces: list[str] = []
         kept: list[tuple[int, int]] = []
         at = 0
@@ -226,8 +226,8 @@ class RedactedStream:
                 pieces += text[at:start], MASK
             at = end
             if end >= cut:
-                cut = end
-                kept.append(_PASSED_ON)
+                cut = max(cut, min(end, *self._settled, end))
+                kept.append((_HAS_MASK, end - cut))
         pieces.append(text[at:cut])
         self._held, self._masked = text[cut:], kept
         self._settled = [max(0, place - cut) for place in self._settled]

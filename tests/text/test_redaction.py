@@ -157,6 +157,14 @@ def test_a_secret_is_masked_in_the_spellings_that_programs_print(shown: object, 
         assert value[start : start + 6] not in result
 
 
+def test_a_secret_beside_what_a_pattern_may_match_changes_nothing_about_the_pattern() -> None:
+    redactor = Redactor(["aaabbabb"], ["[ab]{6}"])
+    text = "baaabbabbaab   ab"
+
+    assert streamed(redactor, text) == redactor.redact(text) == f"{MASK}   ab"
+    assert streamed(redactor, "baaabbabbaa") == redactor.redact("baaabbabbaa") == f"{MASK}aa"
+
+
 def test_a_key_of_several_lines_is_masked_also_line_by_line() -> None:
     lines = ["-----BEGIN KEY-----", "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", "BKcwggSjAgEAAoIBAQC7=="]
     redactor = Redactor(["\n".join(lines) + "\n"])
