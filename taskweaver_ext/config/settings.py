@@ -36,7 +36,7 @@ _PROVIDERS = "openai azure azure_ad azure_ml ollama google_genai qwen zhipuai gr
 _MODEL_SETTINGS = (
     "api_base api_key model response_format temperature max_tokens top_p seed stop_token"
     " api_version context_tokens max_retries connect_seconds first_token_seconds"
-    " between_tokens_seconds threads"
+    " between_tokens_seconds whole_reply_seconds threads"
 )
 
 _WITHOUT_EFFECT = {
