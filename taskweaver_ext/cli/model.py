@@ -12,6 +12,7 @@ import click
 
 from taskweaver_ext.chat.exit_codes import EXIT_INTERRUPTED
 from taskweaver_ext.cli.signal_watch import SignalWatch
+from taskweaver_ext.config.data_files import read_json
 from taskweaver_ext.config.settings import FILE_NAME
 from taskweaver_ext.errors import ConfigError, ModelError
 from taskweaver_ext.llm.fetch import (
@@ -101,7 +102,7 @@ def _show_progress(progress: FetchProgress) -> None:
 def _set(path: Path, values: dict[str, str]) -> None:
     """Change settings in a configuration file and keep the others."""
     try:
-        settings = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        settings = read_json(path) if path.exists() else {}
     except ValueError as error:
         raise ConfigError(f"{path} is not valid JSON: {error}.") from error
     # A model of another provider does not fit; its key does no harm, and may be wanted again.

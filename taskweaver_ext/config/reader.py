@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import enum
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -17,6 +16,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from taskweaver_ext.config.data_files import parse_json, read_json
 from taskweaver_ext.errors import ConfigError
 
 _Section = TypeVar("_Section")
@@ -82,7 +82,7 @@ class SettingsReader:
     def add_file(self, path: Path, *, is_needed: bool) -> None:
         """Add the values of the configuration file."""
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = read_json(path)
         except FileNotFoundError:
             if is_needed and not path.parent.is_dir():
                 self.mistakes.append(f"There is no folder {path.parent}.")
@@ -194,7 +194,7 @@ def _texts(value: object) -> tuple[str, ...]:
     """A list; in an environment variable as JSON or with commas."""
     if isinstance(value, str):
         try:
-            value = json.loads(value) if value.startswith("[") else value.split(",")
+            value = parse_json(value) if value.startswith("[") else value.split(",")
         except ValueError:
             value = None
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
@@ -206,7 +206,7 @@ def _mappings(value: object) -> dict[str, dict[str, object]]:
     """An object that holds objects; in an environment variable as JSON."""
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = parse_json(value)
         except ValueError:
             value = None
     if isinstance(value, dict) and all(isinstance(item, dict) for item in value.values()):

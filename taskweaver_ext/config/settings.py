@@ -11,7 +11,6 @@ project's folder.
 from __future__ import annotations
 
 import enum
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -19,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_type_hints
 
+from taskweaver_ext.config.data_files import parse_json
 from taskweaver_ext.config.reader import SettingsReader
 
 FILE_NAME = "taskweaver_config.json"
@@ -36,7 +36,7 @@ _PROVIDERS = "openai azure azure_ad azure_ml ollama google_genai qwen zhipuai gr
 _MODEL_SETTINGS = (
     "api_base api_key model response_format temperature max_tokens top_p seed stop_token"
     " api_version context_tokens max_retries connect_seconds first_token_seconds"
-    " between_tokens_seconds threads"
+    " between_tokens_seconds whole_reply_seconds threads"
 )
 
 _WITHOUT_EFFECT = {
@@ -298,7 +298,7 @@ def _llm(reader: SettingsReader) -> LlmConfig:
     alternatives = {} if given is None else given.value
     if isinstance(alternatives, str):  # from an environment variable
         try:
-            alternatives = json.loads(alternatives)
+            alternatives = parse_json(alternatives)
         except ValueError:
             alternatives = None
     if not isinstance(alternatives, dict) or not all(

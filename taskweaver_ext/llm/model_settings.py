@@ -28,15 +28,17 @@ ResponseFormat: TypeAlias = Literal["json_object", "json_schema", "text"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLimits:
-    """How long a model may be silent. The vendors' own default is ten minutes."""
+    """How long a model may be silent, and speak. The vendors' own default is ten minutes."""
 
     connect_seconds: float = 10.0
     first_token_seconds: float = 120.0
     """From the request to the first piece of the reply: models that think may need a while."""
     between_tokens_seconds: float = 60.0
+    whole_reply_seconds: float = 1800.0
+    """From the request to the end of the reply, however steadily it comes."""
 
 
-ON_THIS_MACHINE = TimeLimits(first_token_seconds=900.0)
+ON_THIS_MACHINE = TimeLimits(first_token_seconds=900.0, whole_reply_seconds=3600.0)
 """A model on this machine reads a long prompt for minutes before it says anything."""
 
 MAX_TOKENS_ON_THIS_MACHINE = 1024
@@ -130,6 +132,7 @@ class _SettingsReader:
                 between_tokens_seconds=self._number(
                     "between_tokens_seconds", limits.between_tokens_seconds
                 ),
+                whole_reply_seconds=self._number("whole_reply_seconds", limits.whole_reply_seconds),
             ),
             threads=self._optional_integer("threads", defaults.threads),
         )

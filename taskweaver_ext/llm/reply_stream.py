@@ -7,6 +7,7 @@ blocks inside a vendor's library holds up nothing but that thread.
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from collections import deque
@@ -25,6 +26,9 @@ from taskweaver_ext.llm.model_settings import TimeLimits
 
 MAX_PENDING = 256
 """How many events may wait for the reader; then the provider waits."""
+
+LONGEST_REPLY = 2_000_000
+"""Characters, thoughts included; a server that sends more does not keep to any number of tokens."""
 
 USAGE_SECONDS = 2.0
 """How long a complete reply waits for the count of its tokens."""
@@ -70,7 +74,8 @@ class ReplyStream(Closeable):
         self._source = source
         self._model_name = model_name
         self._limits = limits
-        self._received: list[str] = []
+        self._received = io.StringIO()
+        self._delivered_chars = 0
         self._thread = threading.Thread(target=self._pump, name="taskweaver-model", daemon=True)
         self._changed = threading.Condition()
         self._pending: deque[ModelEvent] = deque()
@@ -80,9 +85,11 @@ class ReplyStream(Closeable):
         self._is_cancelled = False
         self._has_begun = False
         self._is_over = False
+        self._began_at = 0.0
         self._last_sign_of_life = 0.0
 
     def __enter__(self) -> Self:
+        self._began_at = time.monotonic()
         self._thread.start()
         return self
 
@@ -120,21 +127,26 @@ class ReplyStream(Closeable):
                 self._changed.wait(remaining)
             if self._is_cancelled:
                 raise self._interrupted(ReplyCancelledError("The reply was cancelled."))
-            if self._pending:
+            if self._pending and not self._has_taken_too_long():
                 event = self._pending.popleft()
                 self._changed.notify_all()
                 if isinstance(event, TextDelta):
-                    self._received.append(event.text)
+                    self._received.write(event.text)
                 return event
             self._is_over = True
             failure, finished = self._failure, self._finished
-            has_timed_out = not self._source_has_ended
+            has_timed_out = not self._source_has_ended or self._has_taken_too_long()
         return self._last_event(finished, failure, has_timed_out=has_timed_out)
 
     def _deadline(self, waiting_since: float) -> float:
         if self._finished is not None:
-            return self._last_sign_of_life + USAGE_SECONDS
-        return max(waiting_since, self._last_sign_of_life) + self._silence_limit()
+            silence_ends = self._last_sign_of_life + USAGE_SECONDS
+        else:
+            silence_ends = max(waiting_since, self._last_sign_of_life) + self._silence_limit()
+        return min(silence_ends, self._began_at + self._limits.whole_reply_seconds)
+
+    def _has_taken_too_long(self) -> bool:
+        return time.monotonic() >= self._began_at + self._limits.whole_reply_seconds
 
     def _silence_limit(self) -> float:
         if self._has_begun:
@@ -162,6 +174,12 @@ class ReplyStream(Closeable):
         )
 
     def _timeout_error(self) -> ModelTimeoutError:
+        if self._has_taken_too_long():
+            return ModelTimeoutError(
+                f"{self._model_name} did not end its reply within"
+                f" {self._limits.whole_reply_seconds:g} s. Ask again, or raise"
+                " llm.whole_reply_seconds."
+            )
         silence = f"{self._silence_limit():g} s"
         if self._has_begun:
             return ModelTimeoutError(
@@ -174,7 +192,7 @@ class ReplyStream(Closeable):
         )
 
     def _interrupted(self, error: ReplyInterruptedError) -> ReplyInterruptedError:
-        error.received = "".join(self._received)
+        error.received = self._received.getvalue()
         return error
 
     # The stream's own thread
@@ -201,5 +219,11 @@ class ReplyStream(Closeable):
                 self._pending.append(event)
                 if isinstance(event, TextDelta | ThinkingDelta):
                     self._has_begun = True
+                    self._delivered_chars += len(event.text)
+                    if self._delivered_chars > LONGEST_REPLY:
+                        raise BrokenStreamError(
+                            f"The reply of {self._model_name} is longer than {LONGEST_REPLY:,}"
+                            " characters and was cut off. Ask again."
+                        )
             self._changed.notify_all()
             return not self._is_cancelled

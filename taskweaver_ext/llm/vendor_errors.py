@@ -86,8 +86,9 @@ def translate(error: Exception, endpoint: Endpoint, *, has_begun: bool) -> Model
     Args:
         has_begun: Whether a piece of the reply had already come.
     """
-    if isinstance(error, ModelError):
-        return error
+    for link in _chain(error):  # SDKs wrap what was raised while an answer was read
+        if isinstance(link, ModelError):
+            return link
     status = _status(error)
     if status is not None:
         return _refusal(error, status, endpoint)

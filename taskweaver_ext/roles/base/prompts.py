@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from taskweaver_ext.config.data_files import DataFileError
+from taskweaver_ext.config.yaml_files import read_yaml
 from taskweaver_ext.conversation import Round
 from taskweaver_ext.errors import ConfigError, ProtocolError
 from taskweaver_ext.llm.chat_model import Message
@@ -38,8 +38,8 @@ def load_prompts(ours: Path, own: Path | None, needed: str) -> dict[str, str]:
 
 def _read_texts(path: Path) -> dict[str, str]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = read_yaml(path)
+    except (OSError, DataFileError) as error:
         raise ConfigError(f"The prompt file {path} cannot be read: {error}") from error
     entries = content.items() if isinstance(content, dict) else ()
     return {str(name): text for name, text in entries if isinstance(text, str)}
@@ -69,7 +69,7 @@ def load_examples(folder: Path, roles: Collection[str]) -> list[Round]:
     for path in sorted((*folder.glob("*.yaml"), *folder.glob("*.yml"))):
         try:
             example = _read_example(path)
-        except (OSError, UnicodeDecodeError, yaml.YAMLError, ProtocolError) as error:
+        except (OSError, DataFileError, ProtocolError) as error:
             _logger.warning("The example %s is left out: %s", path, error)
             continue
         posts = [post for one in example for post in one.post_list]
@@ -80,7 +80,7 @@ def load_examples(folder: Path, roles: Collection[str]) -> list[Round]:
 
 
 def _read_example(path: Path) -> list[Round]:
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    content = read_yaml(path)
     if not isinstance(content, dict) or not isinstance(content.get("rounds"), list):
         raise ProtocolError("it must hold a mapping with a list of rounds.")
     if content.get("enabled", True) is False:

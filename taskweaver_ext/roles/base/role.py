@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-import yaml
-
+from taskweaver_ext.config.data_files import DataFileError
 from taskweaver_ext.config.settings import Config
+from taskweaver_ext.config.yaml_files import read_yaml
 from taskweaver_ext.conversation import Post, RoleName, Round
 from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.events.emitter import SessionEventEmitter
@@ -181,8 +181,8 @@ def read_role(path: Path) -> RoleEntry:
         ConfigError: It cannot be read, or lacks something; the message names the file.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = read_yaml(path)
+    except (OSError, DataFileError) as error:
         raise ConfigError(f"{path} cannot be read as YAML: {error}") from error
     texts = {
         name: content.get(name) if isinstance(content, dict) else None
