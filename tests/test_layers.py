@@ -13,9 +13,15 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "taskweaver_ext"
 
 ORDER = (
-    *("errors", "closing", "text", "config", "ces.inside.sandbox", "machine"),
-    *("ces.execution", "ces.inside.kernel", "ces.inside.spawner", "ces.inside"),
-    "ces.programs",
+    *("errors", "closing", "text", "config", "machine"),
+    *(
+        "ces.execution",
+        "ces.inside.kernel",
+        "ces.inside.spawner",
+        "ces.inside.sandbox",
+        "ces.inside",
+    ),
+    *("ces.sandbox", "ces.programs"),
     *("ces.kernels.client", "ces.kernels.local", "ces.kernels.container", "ces.kernels.gateway"),
     *("ces.kernels", "ces.sessions", "ces"),
     *("tools", "conversation", "events", "llm", "streaming", "plugins", "approval"),

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from taskweaver_ext.ces.inside.sandbox.rules import Rules
-from taskweaver_ext.machine import sandbox
-from taskweaver_ext.machine.control_groups import ControlGroup
+from taskweaver_ext.ces.sandbox import sandbox
+from taskweaver_ext.ces.sandbox.control_groups import ControlGroup
 from tests.support import escape_attempts, escape_victim
 
 NOBODY = 65534

@@ -1,7 +1,7 @@
 """Give up, for good, all that a process does not need. Call it before there are threads.
 
 Every step either holds or raises OSError: who asked for less decided that
-before (`machine/sandbox.py`).
+before (`ces/sandbox/sandbox.py`).
 """
 
 from __future__ import annotations

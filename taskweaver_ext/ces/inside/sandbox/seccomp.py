@@ -37,7 +37,7 @@ _IOCTLS = (
 
 _OTHER_PROCESSES = "ptrace process_vm_readv process_vm_writev process_madvise kcmp pidfd_getfd"
 
-_REFUSED = f"""
+REFUSED = f"""
     {_OTHER_PROCESSES} process_mrelease migrate_pages move_pages
     add_key request_key keyctl bpf perf_event_open userfaultfd fanotify_init
     mount umount2 pivot_root chroot mount_setattr move_mount open_tree open_tree_attr fsopen
@@ -48,12 +48,12 @@ _REFUSED = f"""
     shmget shmat shmctl shmdt semget semop semtimedop semctl msgget msgsnd msgrcv msgctl
     mq_open mq_unlink chown fchown lchown fchownat
 """
-_ABSENT = "io_uring_setup io_uring_enter io_uring_register clone3 memfd_secret"
+ABSENT = "io_uring_setup io_uring_enter io_uring_register clone3 memfd_secret"
 """As if the kernel were too old for them: libraries then do without."""
-_ATTRIBUTES = """
+ATTRIBUTES = """
     setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat
 """
-_MODES_AND_TIMES = "chmod fchmod fchmodat fchmodat2 utime utimes futimesat utimensat"
+MODES_AND_TIMES = "chmod fchmod fchmodat fchmodat2 utime utimes futimesat utimensat"
 _OF_ONESELF: dict[str, dict[int, tuple[int, ...]]] = {
     "prlimit64": {0: (0,)},
     "setpriority": {0: (0, 1), 1: (0,)},  # a process or a group, not all that a user has
@@ -78,9 +78,9 @@ def restrict_processes() -> None:
 def sandbox_filter(machine: str, *, has_private_view: bool) -> bytes:
     """The program for a sandbox."""
     filter_ = _Filter(machine)
-    filter_.refuse(_REFUSED.split(), errno.EPERM)
-    filter_.refuse(_ABSENT.split(), errno.ENOSYS)
-    filter_.refuse(_ATTRIBUTES.split(), errno.ENOTSUP)
+    filter_.refuse(REFUSED.split(), errno.EPERM)
+    filter_.refuse(ABSENT.split(), errno.ENOSYS)
+    filter_.refuse(ATTRIBUTES.split(), errno.ENOTSUP)
     filter_.refuse_bits("unshare", 0, _NEW_NAMESPACES)
     filter_.refuse_bits("clone", 0, _NEW_NAMESPACES | _CHILD_OF_THE_PARENT)
     for name, arguments in _OF_ONESELF.items():
@@ -95,7 +95,7 @@ def sandbox_filter(machine: str, *, has_private_view: bool) -> bytes:
         filter_.refuse(["connect", "inotify_add_watch"], errno.EACCES)
         # It cannot be seen whose file it is. Most programs that copy files would fail here, and
         # do well without: they are told that it was done.
-        filter_.refuse(_MODES_AND_TIMES.split(), 0)
+        filter_.refuse(MODES_AND_TIMES.split(), 0)
     return filter_.assembled()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from taskweaver_ext.machine import sandbox
+from taskweaver_ext.ces.sandbox import sandbox
 from tests.support.sandboxes import NOBODY, World, make_world
 
 pytestmark = pytest.mark.skipif(

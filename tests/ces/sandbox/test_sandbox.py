@@ -16,8 +16,8 @@ import pytest
 from taskweaver_ext.ces.inside.sandbox import landlock, seccomp
 from taskweaver_ext.ces.inside.sandbox.rules import Rules
 from taskweaver_ext.ces.inside.sandbox.system_calls import HIGHEST_KNOWN, NUMBERS
+from taskweaver_ext.ces.sandbox import sandbox
 from taskweaver_ext.errors import ConfigError
-from taskweaver_ext.machine import sandbox
 from tests.support.sandboxes import NOBODY, World, limited_group, make_world
 
 ALL = sandbox.Enforcement(has_private_view=True, missing={}, remarks=())
@@ -133,7 +133,7 @@ def test_a_filter_can_be_made_for_every_machine_and_names_calls_that_exist(machi
 
     assert len(program) % 8 == 0
     assert 100 < len(program) // 8 < 4096
-    lists = (seccomp._REFUSED, seccomp._ABSENT, seccomp._ATTRIBUTES, seccomp._MODES_AND_TIMES)
+    lists = (seccomp.REFUSED, seccomp.ABSENT, seccomp.ATTRIBUTES, seccomp.MODES_AND_TIMES)
     assert not set(" ".join(lists).split()) - set(NUMBERS["x86_64"])
 
 

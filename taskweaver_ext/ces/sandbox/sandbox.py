@@ -22,8 +22,8 @@ from taskweaver_ext.ces.inside import sandbox as inside
 from taskweaver_ext.ces.inside.sandbox import landlock, privileges
 from taskweaver_ext.ces.inside.sandbox.rules import Rules
 from taskweaver_ext.ces.inside.sandbox.system_calls import MACHINE, NUMBERS
+from taskweaver_ext.ces.sandbox.control_groups import GroupPlace, find_places
 from taskweaver_ext.errors import ConfigError
-from taskweaver_ext.machine.control_groups import GroupPlace, find_places
 
 Protection: TypeAlias = Literal["files", "network", "processes", "process_count"]
 """What can be required of a sandbox: that code reaches no files, no network and no processes but

@@ -13,7 +13,7 @@ from contextlib import closing
 import pytest
 from docker import DockerClient
 
-from taskweaver_ext.machine import sandbox
+from taskweaver_ext.ces.sandbox import sandbox
 from tests.support.containers import IMAGE, require_engine
 from tests.support.escape_attempts import ATTEMPTS, NEEDS, SECRET
 from tests.support.sandboxes import NOBODY, PROCESSES, World, limited_group, make_world
