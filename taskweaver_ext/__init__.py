@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from taskweaver_ext.plugins import PluginContext as PluginContext
     from taskweaver_ext.plugins import register_plugin as register_plugin
     from taskweaver_ext.plugins import test_plugin as test_plugin
+    from taskweaver_ext.roles.base.role import Memory as Memory
     from taskweaver_ext.roles.base.role import Role as Role
     from taskweaver_ext.session.session import Session as Session
     from taskweaver_ext.streaming.channels import ChannelEvent as ChannelEvent
@@ -123,7 +124,7 @@ _NAMES_IN_MODULES = {
     "llm.chat_model": "ChatModel",
     "llm.scripted": "ScriptedModel",
     "plugins": "Plugin PluginContext register_plugin test_plugin",
-    "roles.base.role": "Role",
+    "roles.base.role": "Memory Role",
     "session.session": "Session",
     "streaming.channels": "ChannelEvent ChannelParser",
     "streaming.exec_widget": "ExecWidget",

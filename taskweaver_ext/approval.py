@@ -82,7 +82,7 @@ class Approval:
         self.ask = ask
         self._numbers = itertools.count(1)
 
-    def shell_policy(self, *, is_contained: bool) -> ShellPolicy:
+    def outlook(self, *, is_contained: bool) -> ShellPolicy:
         """Return what becomes of shell code, so that a model need not find out by trying."""
         if self.mode == "auto" or (is_contained and self.scope == "shell" and self.mode != "deny"):
             return "runs"

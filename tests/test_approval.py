@@ -122,7 +122,7 @@ def test_what_a_model_is_told_beforehand_is_what_happens(
         return ApprovalAnswer(True)
 
     approval = Approval(mode, ask=ask if has_person else None)
-    told = approval.shell_policy(is_contained=is_contained)
+    told = approval.outlook(is_contained=is_contained)
 
     answer = approval.decide("bash", "ls", is_verified=False, is_contained=is_contained)
 

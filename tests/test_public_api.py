@@ -54,6 +54,7 @@ PROMISED = {
     "PythonCallResult",
     "PythonTool",
     "register_plugin",
+    "Memory",
     "Role",
     "Round",
     "RoundEventType",

@@ -48,7 +48,7 @@ from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
 from taskweaver_ext.closing import Closeable
 from taskweaver_ext.config import variables
 from taskweaver_ext.config.settings import ExecutionServiceConfig, load_execution_service
-from taskweaver_ext.errors import SessionError
+from taskweaver_ext.errors import ConfigError, SessionError
 from taskweaver_ext.machine.forks import not_in_forks
 
 if TYPE_CHECKING:
@@ -118,13 +118,13 @@ class Environment(Closeable):
         """
         self.env_id = env_id or f"env-{uuid.uuid4().hex[:8]}"
         self.env_dir = Path(env_dir).absolute()
-        self.env_mode = env_mode
+        self.env_mode = _mode_of(env_mode)
         self._max_output_bytes = max_output_bytes
         self._max_deaths_in_a_row = max_deaths_in_a_row
         self._startup_scripts = StartupScripts(prelude, modules)
         self._tracing = variables.tracing()
         self._pool = KernelPool(max_kernels, idle_seconds)
-        self._source = KERNEL_MODES[env_mode].open_source(
+        self._source = KERNEL_MODES[self.env_mode].open_source(
             KernelSourceSettings(
                 env_id=self.env_id,
                 env_dir=self.env_dir,
@@ -408,3 +408,11 @@ def _close_forgotten(env_dir: Path, let_go: Callable[[], None]) -> None:
         ResourceWarning,
         stacklevel=1,
     )
+
+
+def _mode_of(mode: EnvMode) -> EnvMode:
+    try:
+        return EnvMode(mode)
+    except ValueError:
+        known = ", ".join(str(one) for one in EnvMode)
+        raise ConfigError(f"{mode!r} is no kernel mode; env_mode is one of: {known}.") from None

@@ -100,8 +100,8 @@ def _clean(project: Path | None, as_json: bool) -> int:
 
     containers, problem = [], ""
     try:
-        engine_url = config.load(project).execution_service.engine_url
-        containers = remove_leftovers(shared_engine(engine_url))
+        service = config.find_execution_service(project)
+        containers = remove_leftovers(shared_engine(service.engine_url))
     except EngineError as error:
         problem = str(error)
     folders = sorted(map(str, remove_abandoned_folders()))
@@ -226,7 +226,7 @@ def _check_docker(project: Path | None) -> Finding:
     from taskweaver_ext.ces.kernels.container.image import DEFAULT_IMAGE
 
     try:
-        service = config.load(project).execution_service
+        service = config.find_execution_service(project)
     except ConfigError as error:
         return Finding("warning", str(error))
     address = service.engine_url

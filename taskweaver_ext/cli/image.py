@@ -45,7 +45,7 @@ def build(tag: str, base: str, packages: tuple[str, ...], offline: bool) -> None
     Without a registry that answers, it is built on the Python that runs this command.
     """
     try:
-        engine = shared_engine(config.load().execution_service.engine_url)
+        engine = shared_engine(config.find_execution_service().engine_url)
     except EngineGoneError as error:
         raise KernelStartError(f"{error}. {error.advice}, then try again.") from error
     build_image(

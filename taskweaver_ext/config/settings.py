@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias, get_type_hints
 
 from taskweaver_ext.config.data_files import parse_json
 from taskweaver_ext.config.reader import SettingsReader
+from taskweaver_ext.errors import ConfigError
 
 FILE_NAME = "taskweaver_config.json"
 
@@ -268,6 +269,14 @@ def load_execution_service(environ: Mapping[str, str] | None = None) -> Executio
     service = reader.section(name, kind)
     reader.raise_mistakes()
     return service
+
+
+def find_execution_service(app_dir: str | Path | None = None) -> ExecutionServiceConfig:
+    """Read what a project says about where code runs; variables alone if its file is broken."""
+    try:
+        return load(app_dir).execution_service
+    except ConfigError:
+        return load_execution_service()
 
 
 def home_folder() -> Path:

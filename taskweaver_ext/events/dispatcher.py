@@ -82,7 +82,7 @@ class EventDispatcher:
             return self._history.last_seq
 
     @property
-    def is_inside_handler(self) -> bool:
+    def is_calling_here(self) -> bool:
         """Whether this thread is inside the call of a handler."""
         return self._dispatcher == threading.get_ident()
 
@@ -151,7 +151,7 @@ class EventDispatcher:
     def _leave(self, subscription: _Subscription) -> None:
         """Unregister, once the handler has heard what was emitted before."""
         try:
-            if not self.is_inside_handler and not self._wait_until_heard(subscription):
+            if not self.is_calling_here and not self._wait_until_heard(subscription):
                 _logger.warning(
                     "The handler %r was unregistered before it had heard everything: events "
                     "could not be delivered for %s s.",

@@ -231,7 +231,7 @@ class Session:
         Inside the call of a handler, or in a role, this returns at once, and the session
         ends with the round that is under way.
         """
-        self._turns.stop(is_called_back=self.emitter.is_inside_handler)
+        self._turns.stop(is_called_back=self.emitter.is_calling_here)
 
     def _make_roles(self, parts: SessionParts) -> dict[str, Role]:
         """Make the roles by alias; the one that hears the user first comes first."""

@@ -194,3 +194,25 @@ def test_a_model_at_an_address_of_its_own_may_need_no_key(tmp_path: Path) -> Non
     finding = doctor._check_model(tmp_path)
 
     assert (finding.status, finding.detail) == ("ok", "openai m, key not set")
+
+
+def test_a_broken_project_file_keeps_no_user_from_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "taskweaver_config.json").write_text("{")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/missing.sock")
+
+    finding = doctor._check_docker(tmp_path)
+    cleaned = subprocess.run(
+        [sys.executable, "-m", "taskweaver_ext.cli", "doctor", "--clean", "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path.cwd())},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "missing.sock" in finding.detail
+    assert finding.advice
+    assert cleaned.returncode == 0, cleaned.stderr
+    assert "missing.sock" in json.loads(cleaned.stdout)["problem"]

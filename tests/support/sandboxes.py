@@ -21,6 +21,7 @@ from taskweaver_ext.ces.sandbox.control_groups import ControlGroup
 from tests.support import escape_attempts, escape_victim
 
 NOBODY = 65534
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 PROCESSES, MEMORY_BYTES, FILE_BYTES = 300, 512 << 20, 64 << 20
 SECONDS = 120.0
 
@@ -162,6 +163,8 @@ class World:
 def make_world(user: int | None = None) -> Iterator[World]:
     """A world for a user: us by default."""
     with tempfile.TemporaryDirectory(prefix="sandbox-test-", ignore_cleanup_errors=True) as name:
+        # Another ordinary user for each worker: limits on processes count for all that a user has.
+        user = NOBODY - 1 - _WORKER if user == NOBODY else user
         world = World(Path(name), os.getuid() if user is None else user)
         world.folder.chmod(0o755)
         source = world.folder / "source"

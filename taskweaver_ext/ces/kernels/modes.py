@@ -125,12 +125,15 @@ class LocalKernels:
 # Only callers that use containers or gateways pay for their machinery: below it is imported late.
 
 
-def container_settings(service: ExecutionServiceConfig) -> ContainerSettings:
-    """How containers are made with the engine and the image that are set."""
+def container_settings(
+    service: ExecutionServiceConfig, given: ContainerSettings | None = None
+) -> ContainerSettings:
+    """How containers are made: as given, with the engine and the image that are set."""
     from taskweaver_ext.ces.kernels.container.description import ContainerSettings
+    from taskweaver_ext.ces.kernels.container.image import DEFAULT_IMAGE
 
-    settings = ContainerSettings(engine_url=service.engine_url)
-    return replace(settings, image=service.custom_image) if service.custom_image else settings
+    settings = given or ContainerSettings(image=service.custom_image or DEFAULT_IMAGE)
+    return replace(settings, engine_url=settings.engine_url or service.engine_url)
 
 
 def _named_gateway(service: ExecutionServiceConfig) -> GatewaySettings | None:
@@ -158,7 +161,7 @@ class ContainerKernels:
         """Start a container with a kernel."""
         from taskweaver_ext.ces.kernels.container.host import ContainerKernelHost
 
-        container = self._settings.container or container_settings(self._settings.service)
+        container = container_settings(self._settings.service, self._settings.container)
         settings = self._settings.for_kernel(session_id, cwd)
         return start_kernel(ContainerKernelHost(settings, container, self._context))
 

@@ -217,7 +217,7 @@ def _describe_place(
         lines.append(f"- Of the well-known packages these are installed: {packages}.")
     if is_contained:
         lines.append("- It is a container without a network.")
-    shell = approval.shell_policy(is_contained=is_contained)
+    shell = approval.outlook(is_contained=is_contained)
     if shell in _SHELL_POLICIES:
         lines.append(f"- {_SHELL_POLICIES[shell]}")
         if approval.always_allowed:

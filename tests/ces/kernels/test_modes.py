@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from taskweaver_ext import Environment, ExecutorRegistry
-from taskweaver_ext.ces.kernels.modes import KERNEL_MODES, EnvMode
+from taskweaver_ext import ConfigError, ContainerSettings, Environment, ExecutorRegistry
+from taskweaver_ext.ces.kernels.modes import KERNEL_MODES, EnvMode, container_settings
+from taskweaver_ext.config.settings import ExecutionServiceConfig
 from taskweaver_ext.errors import SessionError
 
 MODES = pytest.mark.parametrize("mode", EnvMode)
@@ -52,3 +53,19 @@ def test_a_shell_runs_here_or_is_refused(tmp_path: Path, mode: EnvMode) -> None:
     is_refused = KERNEL_MODES[mode].programs == "refused"
     assert ("NOT_ISOLATED" in (result.error or "")) is is_refused
     assert result.stdout == ([] if is_refused else ["here\n"])
+
+
+@pytest.mark.parametrize("given", [None, ContainerSettings(), ContainerSettings(engine_url=None)])
+def test_containers_use_the_engine_that_is_set_unless_another_is_given(
+    given: ContainerSettings | None,
+) -> None:
+    service = ExecutionServiceConfig(engine_url="unix:///set.sock")
+    other = ContainerSettings(engine_url="unix:///given.sock")
+
+    assert container_settings(service, given).engine_url == "unix:///set.sock"
+    assert container_settings(service, other) == other
+
+
+def test_a_mode_that_does_not_exist_is_named_with_those_that_do(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'Local' is no kernel mode.*local, container, gateway"):
+        Environment(tmp_path, "Local")  # type: ignore[arg-type]

@@ -105,7 +105,7 @@ class PluginContext:
         """Mark a text as temporary, as TaskWeaver does."""
         return f"<TEMPORAL>{text}</TEMPORAL>"
 
-    def announce_artifacts(self) -> None:
+    def announce_what_was_made(self) -> None:
         """Called at the end of an execution: announce files promised by `create_artifact_path`."""
         while self._announced_later:
             artifact = self._announced_later.pop(0)

@@ -155,7 +155,7 @@ class Runtime:
         if self.is_forked_child():
             self._end_forked_child()
         self._put_back_streams()
-        self.context.announce_artifacts()
+        self.context.announce_what_was_made()
         if isinstance(ended_with := self._pop_exception(), SystemExit):
             reply = {**reply, "exit_code": self._exit_code(ended_with.code)}
         return {**reply, "usage": _usage(time.process_time() - processor_seconds)}

@@ -16,7 +16,6 @@ from typing import Any, Literal, TypeAlias
 from taskweaver_ext.ces.kernels.client.wire import CONTROL_PORT, SHELL_PORT, STDIN_PORT
 from taskweaver_ext.ces.kernels.container.image import DEFAULT_IMAGE
 from taskweaver_ext.ces.kernels.container.limits import ContainerLimits
-from taskweaver_ext.config.settings import load_execution_service
 
 Transport: TypeAlias = Literal["ipc", "tcp"]
 
@@ -47,8 +46,8 @@ _START_TIME_VARIABLE = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+|TZ|LD_LIBRARY_PATH|P
 class ContainerSettings:
     """How the containers of an environment are made."""
 
-    engine_url: str = field(default_factory=lambda: load_execution_service().engine_url)
-    """The Docker engine; by default where DOCKER_HOST says, else its usual place."""
+    engine_url: str | None = None
+    """The Docker engine; None: the one that is set, where DOCKER_HOST says, or its usual place."""
     image: str = DEFAULT_IMAGE
     """Any image that has Python and ipykernel."""
     python: str = "python3"

@@ -40,6 +40,7 @@ from taskweaver_ext.ces.kernels.container.spawner import (
     SharedFolderSpawnerChannel,
     SpawnerChannel,
 )
+from taskweaver_ext.config.settings import load_execution_service
 from taskweaver_ext.errors import KernelStartError
 from taskweaver_ext.machine.owned_folders import PREFIX, Owner, make_owned_folder, owned_parents
 
@@ -72,7 +73,7 @@ class PreparedContainer:
         self.request = request
         self.key = uuid.uuid4().hex
         """Known to us and to what we start in it."""
-        self.engine = shared_engine(settings.engine_url)
+        self.engine = shared_engine(settings.engine_url or load_execution_service().engine_url)
         mounted = [request.cwd, *map(Path, settings.read_only_mounts)]
         refuse_forbidden_mounts(mounted, forbidden_mounts(self.engine.url))
         self.transport: Transport = settings.transport or (
