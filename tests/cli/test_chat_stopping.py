@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.chat_terminal import CHAT, PROMPT, ChatTerminal, environ
 from tests.support.emulated_terminal import EmulatedTerminal
+from tests.support.executions import has_ended, wait_until
 from tests.support.terminal_program import LIMIT_SECONDS
 
 
@@ -124,8 +125,7 @@ def test_the_terminal_is_restored_and_nothing_is_left_when_the_chat_is_ended(
     assert chat.wait() == 130
     assert chat.current_attributes == chat.attributes
     assert chat.screen.has_cursor
-    _, alive = psutil.wait_procs(children, timeout=LIMIT_SECONDS)
-    assert not alive
+    wait_until(lambda: all(has_ended(child.pid) for child in children))
 
 
 def test_ctrl_z_gives_the_terminal_back_and_fg_goes_on(project: Path) -> None:
@@ -192,8 +192,7 @@ def test_a_chat_whose_end_is_sudden_leaves_no_process(
         chat.hang_up()
 
     chat.process.wait(LIMIT_SECONDS)
-    _, alive = psutil.wait_procs(children, timeout=LIMIT_SECONDS)
-    assert not alive
+    wait_until(lambda: all(has_ended(child.pid) for child in children))
 
 
 def test_a_full_disk_does_not_end_the_chat(chat: ChatTerminal) -> None:

@@ -30,6 +30,8 @@ _START_SECONDS = 60.0
 _SEEN_SECONDS = 5.0
 _STOP_SECONDS = 30.0
 _CGROUPS = Path("/sys/fs/cgroup")
+_CONTROLLERS = "cpu cpuacct cpuset memory devices freezer blkio pids".split()
+"""What an engine needs. More of them, taken from where they are, break engines that run already."""
 _SERVICE_GUARD = Path("/usr/sbin/policy-rc.d")
 
 
@@ -206,7 +208,7 @@ def _mount_cgroups() -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "cgroups", str(_CGROUPS)])
     for line in Path("/proc/cgroups").read_text().splitlines()[1:]:
         name, _, _, is_enabled = line.split()
-        if is_enabled == "1":
+        if is_enabled == "1" and name in _CONTROLLERS:
             folder = _CGROUPS / name
             folder.mkdir(exist_ok=True)
             subprocess.run(["mount", "-t", "cgroup", "-o", name, "cgroup", str(folder)])
