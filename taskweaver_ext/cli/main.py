@@ -183,6 +183,8 @@ def _hint_for(error: click.UsageError) -> str:
 def _explain(error: Exception, arguments: list[str]) -> tuple[str, str]:
     """What happened unexpectedly, and what can be done about it."""
     if isinstance(error, OSError) and error.filename is None and error.errno in _CANNOT_WRITE:
+        # What is left in the buffer must go somewhere, or Python fails at it when we exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return f"there is no room to write: {error.strerror}", "make room, or write elsewhere"
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return what, f"{PROGRAM} --debug {' '.join(arguments[:1])} ... shows where"

@@ -11,6 +11,7 @@ import click
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.ces.execution.results import StreamName
+from taskweaver_ext.ces.kernels.modes import KERNEL_MODES
 from taskweaver_ext.chat.exit_codes import EXIT_INTERRUPTED
 from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.cli.init import find_template
@@ -52,7 +53,7 @@ def _is_interactive() -> bool:
 
 def _chat_on_terminal(source: ProjectSessions, settings: config.Config) -> int:
     history_path = settings.app_base_dir / _HISTORY_FILE
-    is_local = settings.execution_service.kernel_mode is config.EnvMode.Local
+    is_local = KERNEL_MODES[settings.execution_service.kernel_mode].programs == "here"
     is_first_chat = not history_path.exists()
     chat = ConsoleChat(
         source,
