@@ -15,6 +15,7 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
+from scripts.campaigns import few_descriptors
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
@@ -32,7 +33,7 @@ from tests.support.executions import (
     wait_until,
 )
 
-SESSIONS, KERNELS = 200, 8
+SESSIONS, KERNELS = 100, 8
 
 PLUGIN = """
 from taskweaver.plugin import register_plugin
@@ -255,25 +256,9 @@ def test_out_of_resources_puts_idle_kernels_away_and_tries_again(
         assert f"ran out of resources ({shortage})" in notice.message
 
 
-def test_sessions_go_on_coming_when_descriptors_are_few(tmp_path: Path) -> None:
-    # At each limit the last one is missing somewhere else, ZeroMQ's own connections included.
-    program = f"""
-import resource
-from taskweaver_ext import Environment
-for limit in range(62, 46, -1):
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, 62))
-    with Environment({str(tmp_path)!r}) as environment:
-        for name in "abcdef":
-            environment.start_session(name)
-            assert environment.execute_code(name, "6 * 7", timeout=20).output == "42"
-        print(environment.execute_code("a", "1").notices[0].message)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=2 * LIMIT_SECONDS
-    )
-
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("ran out of resources (Too many open files)") == 62 - 46
+@pytest.mark.parametrize("limit", [few_descriptors.FEWEST, 54, few_descriptors.MOST])
+def test_sessions_go_on_coming_when_descriptors_are_few(limit: int) -> None:
+    few_descriptors.play(limit)
 
 
 def test_a_machine_without_descriptors_is_told_with_what_to_do(tmp_path: Path) -> None:
