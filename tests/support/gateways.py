@@ -29,6 +29,7 @@ from tests.support.needs import MissingError, need
 
 TOKEN = "a-token-for-tests"
 START_SECONDS = 120.0
+HANGS_SECONDS = 20.0
 INSTALL_SECONDS = 280.0
 
 _ENTERPRISE_PACKAGES = ("jupyter_enterprise_gateway==3.3.0", "setuptools<80")
@@ -48,7 +49,8 @@ class GatewayProcess:
         self.url = url
         self._port = port
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by `stop`
-        self.process = subprocess.Popen(
+        self._start = functools.partial(
+            subprocess.Popen,
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -56,6 +58,7 @@ class GatewayProcess:
             stderr=self._log,
             start_new_session=True,
         )
+        self.process = self._start()
         try:
             self._wait_until_it_answers()
         except BaseException:
@@ -76,6 +79,16 @@ class GatewayProcess:
             if time.monotonic() > deadline:
                 raise RuntimeError("the gateway does not answer")
             time.sleep(0.05)
+
+    def revive(self) -> None:
+        """Start it again if it hangs: one may wait for ever to say goodbye to a dead kernel."""
+        with contextlib.suppress(httpx.HTTPError):
+            httpx.get(f"{self.url}/api", trust_env=False, verify=False, timeout=HANGS_SECONDS)
+            return
+        self.process.kill()
+        self.process.wait()
+        self.process = self._start()
+        self._wait_until_it_answers()
 
     def settings(self) -> GatewaySettings:
         """How to use it."""

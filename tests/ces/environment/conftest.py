@@ -62,6 +62,14 @@ def shared_environment(
         yield environment
 
 
+@pytest.fixture(autouse=True)
+def _gateway_answers(request: pytest.FixtureRequest) -> None:
+    """Give a test a gateway that answers, whatever became of it in the test before."""
+    callspec = getattr(request.node, "callspec", None)
+    if callspec is not None and callspec.params.get("open_environment") == "enterprise-gateway":
+        enterprise_gateway().revive()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Take tests out of the runs in places that they are not meant for."""
     items[:] = [item for item in items if not _is_elsewhere(item)]
