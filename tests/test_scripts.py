@@ -172,7 +172,7 @@ def test_without_a_python_that_is_new_enough_it_says_so(copy: Copy) -> None:
     assert "hint: " in result.stderr
 
 
-@pytest.mark.parametrize("failing", ["nothing", "ruff check", "ruff format", "mypy"])
+@pytest.mark.parametrize("failing", ["nothing", "ruff check", "ruff format", "mypy", "pytest"])
 def test_check_runs_everything_and_fails_when_one_part_fails(copy: Copy, failing: str) -> None:
     copy.run("scripts/test")
 
@@ -182,6 +182,7 @@ def test_check_runs_everything_and_fails_when_one_part_fails(copy: Copy, failing
         "python -m ruff check .",
         "python -m ruff format --check .",
         "python -m mypy",
+        "python -m pytest -q tests/test_layers.py tests/test_public_api.py",
     ]
     assert result.returncode == (0 if failing == "nothing" else 1)
 
@@ -205,7 +206,7 @@ def test_ci_checks_and_tests_and_fails_when_one_of_them_does(
     result = copy.run(".ci/run", failing=failing)
 
     modules = [call.split()[2] for call in copy.calls]
-    assert modules == ["ruff", "ruff", "mypy", "tests.support.docker_engine"]
+    assert modules == ["ruff", "ruff", "mypy", "pytest", "tests.support.docker_engine"]
     assert " -m pytest " in copy.calls[-1]
     assert result.returncode == code
 
