@@ -116,7 +116,8 @@ def test_a_process_is_seen_with_its_session_and_mark(family: Family) -> None:
 
     assert seen is not None
     assert (seen.session, seen.parent) == (family.leader.pid, os.getpid())
-    assert mark_of(family.leader.pid) == family.mark
+    # For a moment after its start the system does not show what a process was given.
+    wait_until(lambda: mark_of(family.leader.pid) == family.mark)
 
 
 def test_a_process_that_ended_is_not_seen() -> None:
