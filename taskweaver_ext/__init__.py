@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from taskweaver_ext.errors import TaskWeaverError as TaskWeaverError
     from taskweaver_ext.events.emitter import PostEventProxy as PostEventProxy
     from taskweaver_ext.events.emitter import SessionEventEmitter as SessionEventEmitter
+    from taskweaver_ext.events.event_json import event_from_json as event_from_json
+    from taskweaver_ext.events.event_json import event_to_json as event_to_json
     from taskweaver_ext.events.output_batcher import OutputBatcher as OutputBatcher
     from taskweaver_ext.events.types import EventScope as EventScope
     from taskweaver_ext.events.types import PostEventType as PostEventType
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from taskweaver_ext.roles.base.role import Memory as Memory
     from taskweaver_ext.roles.base.role import Role as Role
     from taskweaver_ext.session.session import Session as Session
+    from taskweaver_ext.session.submitted import Submitted as Submitted
     from taskweaver_ext.streaming.channels import ChannelEvent as ChannelEvent
     from taskweaver_ext.streaming.channels import ChannelParser as ChannelParser
     from taskweaver_ext.streaming.exec_widget import ExecWidget as ExecWidget
@@ -116,6 +119,7 @@ _NAMES_IN_MODULES = {
         " ModelError PluginError ProtocolError SessionError TaskWeaverError"
     ),
     "events.emitter": "PostEventProxy SessionEventEmitter",
+    "events.event_json": "event_from_json event_to_json",
     "events.output_batcher": "OutputBatcher",
     "events.types": (
         "EventScope PostEventType RoundEventType SessionEventHandler SessionEventHandlerBase"
@@ -126,6 +130,7 @@ _NAMES_IN_MODULES = {
     "plugins": "Plugin PluginContext register_plugin test_plugin",
     "roles.base.role": "Memory Role",
     "session.session": "Session",
+    "session.submitted": "Submitted",
     "streaming.channels": "ChannelEvent ChannelParser",
     "streaming.exec_widget": "ExecWidget",
     "streaming.subscriptions": "ChannelSubscriptions StopStream",

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from taskweaver_ext.ces.execution.results import ExecutionId
 from taskweaver_ext.config.settings import ApprovalMode
-from taskweaver_ext.errors import TaskWeaverError
+from taskweaver_ext.events.questions import Answer, Questions
 
 ApprovalScope: TypeAlias = Literal["shell", "all"]
 ShellPolicy: TypeAlias = Literal["runs", "asks", "refused"]
@@ -53,7 +54,7 @@ class ApprovalAnswer:
 
 
 Ask: TypeAlias = Callable[[ApprovalRequest], ApprovalAnswer]
-"""Given by a frontend; called on the thread that runs the round, and may take its time."""
+"""Given by a frontend that wants to be called, on a thread of its own; may take its time."""
 
 
 class Approval:
@@ -80,13 +81,20 @@ class Approval:
         self.scope: ApprovalScope = scope
         self.always_allowed = list(always_allowed)
         self.ask = ask
+        self.questions: Questions | None = None
+        """Puts requests to whatever frontend answers first; set by the session."""
         self._numbers = itertools.count(1)
 
     def outlook(self, *, is_contained: bool) -> ShellPolicy:
         """Return what becomes of shell code, so that a model need not find out by trying."""
         if self.mode == "auto" or (is_contained and self.scope == "shell" and self.mode != "deny"):
             return "runs"
-        return "asks" if self.mode == "ask" and self.ask is not None else "refused"
+        return "asks" if self.mode == "ask" and self._can_ask else "refused"
+
+    @property
+    def _can_ask(self) -> bool:
+        is_read = self.questions is not None and self.questions.accepts_answers
+        return self.ask is not None or is_read
 
     def decide(
         self,
@@ -96,6 +104,7 @@ class Approval:
         is_verified: bool,
         is_contained: bool = False,
         reason: str = "",
+        execution_id: ExecutionId | None = None,
     ) -> ApprovalAnswer:
         """Say whether code that a model wrote may run, after asking where that is needed.
 
@@ -103,6 +112,7 @@ class Approval:
             is_verified: Whether the code is of the kind that verification can judge.
             is_contained: Whether it runs inside a container.
             reason: Why a person has to decide.
+            execution_id: What the execution will be called.
         """
         if is_contained and self.scope == "shell" and self.mode != "deny":
             return ApprovalAnswer(True)
@@ -111,19 +121,29 @@ class Approval:
         if self.mode == "deny":
             denial = "Such code is denied in this session."
             return ApprovalAnswer(False, reason=denial, is_final=False)
-        if self.ask is None:
+        if not self._can_ask:
             denial = "It needs a person's approval, and nobody can be asked here."
             return ApprovalAnswer(False, reason=denial, is_final=False)
         request = ApprovalRequest(
             number=next(self._numbers), language=language, code=code, reason=reason
         )
-        try:
-            return self.ask(request)
-        except TaskWeaverError:
-            raise
-        except Exception:  # a frontend that fails must not run the code
-            _logger.exception("Asking for approval failed; the code is not run.")
-            return ApprovalAnswer(False, reason="Asking for approval failed.")
+        return self._ask_person(request, execution_id or ExecutionId(""))
+
+    def _ask_person(self, request: ApprovalRequest, execution_id: ExecutionId) -> ApprovalAnswer:
+        ask = self.ask
+        if self.questions is None:
+            assert ask is not None
+            return _read(_call(ask, request))
+        answer = self.questions.ask(
+            "approval",
+            f"Run this {request.language} code?",
+            execution_id,
+            None if ask is None else lambda: _call(ask, request),
+            language=request.language,
+            code=request.code,
+            reasons=[request.reason] if request.reason else [],
+        )
+        return _read(answer)
 
     def _needs_approval(self, language: str, code: str, *, is_verified: bool) -> bool:
         if self.mode == "auto":
@@ -137,3 +157,30 @@ class Approval:
         if not command or _UNSAFE_IN_PATTERNS & set(command):
             return command in self.always_allowed
         return any(fnmatch.fnmatchcase(command, pattern) for pattern in self.always_allowed)
+
+
+def _call(ask: Ask, request: ApprovalRequest) -> Answer:
+    """Ask the frontend, and say what it decided in the words of questions."""
+    try:
+        decided = ask(request)
+    except Exception:  # a frontend that fails must not run the code
+        _logger.exception("Asking for approval failed; the code is not run.")
+        return Answer("refused", "Asking for approval failed.")
+    if not decided.is_approved:
+        return Answer("refused", decided.reason)
+    if decided.code is None or decided.code == request.code:
+        return Answer("approved")
+    return Answer("edited", decided.code)
+
+
+def _read(answer: Answer) -> ApprovalAnswer:
+    """Return what an answer decides; one that was never given decides against."""
+    match answer.outcome:
+        case "approved":
+            return ApprovalAnswer(True)
+        case "edited":
+            return ApprovalAnswer(True, code=answer.text)
+        case "refused":
+            return ApprovalAnswer(False, reason=answer.text)
+        case _:
+            return ApprovalAnswer(False, reason="Nobody has decided about it.")

@@ -20,7 +20,7 @@ RoundId = NewType("RoundId", str)
 PostId = NewType("PostId", str)
 AttachmentId = NewType("AttachmentId", str)
 RoleName: TypeAlias = str
-RoundState: TypeAlias = Literal["created", "finished", "failed"]
+RoundState: TypeAlias = Literal["created", "finished", "failed", "cancelled"]
 
 UNKNOWN_ROLE: RoleName = "Unknown"
 """The recipient of a post until its role has decided."""

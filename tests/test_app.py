@@ -13,6 +13,7 @@ from docker import DockerClient
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.approval import Approval
+from taskweaver_ext.ces.execution.events import LogRecorded
 from taskweaver_ext.conversation import AttachmentType
 from taskweaver_ext.demo import DEMO_REQUEST, LABEL, demo_model, make_demo_app
 from taskweaver_ext.errors import ConfigError, SessionError
@@ -297,7 +298,8 @@ def test_the_demonstration_shows_everything_and_says_what_it_is(tmp_path: Path) 
     ]
     assert statuses == ["FAILURE", "SUCCESS", "SUCCESS", "SUCCESS"]
     assert "\rmaking days [###" in listener.output()
-    assert "[info] Plugin-period_scan: the clearest period is 7" in listener.output()
+    logged = [str(one) for one in listener.executions() if isinstance(one, LogRecorded)]
+    assert any("the clearest period is 7" in one for one in logged)
     assert len(list(session.cwd.glob("*chart.png"))) == 1
     assert "every 7 steps" in chat_round.post_list[-1].message
     assert LABEL in chat_round.post_list[-1].message

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Protocol, assert_never
 
 from taskweaver_ext.ces.execution import events
 from taskweaver_ext.ces.execution.artifacts import IMAGE_SUFFIXES
-from taskweaver_ext.ces.execution.event_json import finished_line, line_of
+from taskweaver_ext.ces.execution.event_json import line_of
 from taskweaver_ext.ces.execution.results import (
     ExecutionResult,
     ExecutionStatus,
@@ -106,7 +107,8 @@ class JsonView:
 
     def finish(self, result: ExecutionResult, notices: list[Notice]) -> None:
         """Write the last line."""
-        self._screen.write("stdout", finished_line(result, notices))
+        finished = replace(events.ExecutionFinished.of(result), notices=tuple(notices))
+        self._screen.write("stdout", line_of(finished))
 
 
 class Completion:

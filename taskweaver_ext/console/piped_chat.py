@@ -9,15 +9,19 @@ from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from taskweaver_ext.chat.requests import Mode, parse_request
 from taskweaver_ext.console.commands import Commands
+from taskweaver_ext.console.execution_text import ExecutionText
 from taskweaver_ext.console.request_runner import RequestRunner
 from taskweaver_ext.console.rows import NO_LIMIT, Painter
 from taskweaver_ext.console.transcript import Transcript
 from taskweaver_ext.conversation import PostId, RoundId
 from taskweaver_ext.events.types import (
     EventExtra,
+    ExecutionEventExtra,
     ExecutionOutputExtra,
+    LateOutputExtra,
     PostEventType,
     RoleExtra,
+    SessionEventType,
 )
 from taskweaver_ext.roles.base.role import USER
 
@@ -38,7 +42,7 @@ class PlainTranscript(Transcript):
             NO_LIMIT, 24, Painter(has_color=False), rows_in_full=NO_LIMIT, on_answer=on_answer
         )
         self._write = write
-        self._own_posts: set[PostId] = set()
+        self._own_posts: dict[PostId, ExecutionText] = {}
         """Also those that have ended: what they started may still write."""
 
     def handle_post(
@@ -46,12 +50,27 @@ class PlainTranscript(Transcript):
     ) -> None:
         """Hear what happened to a post."""
         if type is PostEventType.post_start and cast(RoleExtra, extra)["role"] == USER:
-            self._own_posts.add(post_id)
-        if post_id not in self._own_posts:
+            self._own_posts[post_id] = ExecutionText()
+        text = self._own_posts.get(post_id)
+        if text is None:
             super().handle_post(type, msg, extra, post_id, round_id)
         elif type is PostEventType.post_execution_output:
             output = cast(ExecutionOutputExtra, extra)
+            text.wrote(output["text"])
             self._write(output["stream"], output["text"])
+        elif type is PostEventType.post_execution_event:
+            lines = text.lines_of(cast(ExecutionEventExtra, extra)["event"])
+            if lines is not None:
+                self._write(*lines)
+
+    def handle_session(self, type: SessionEventType, msg: str, extra: EventExtra) -> None:
+        """Hear what happened to the session."""
+        if type is SessionEventType.session_late_output:
+            late = cast(LateOutputExtra, extra)
+            if PostId(late["execution_id"]) in self._own_posts:
+                self._write(late["stream"], late["text"])
+                return
+        super().handle_session(type, msg, extra)
 
 
 class PipedChat:

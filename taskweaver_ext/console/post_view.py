@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from taskweaver_ext.approval import ApprovalRequest
+from taskweaver_ext.ces.execution.events import ExecutionEvent
 from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
+from taskweaver_ext.console.execution_text import ExecutionText
 from taskweaver_ext.console.output_block import OutputBlock
 from taskweaver_ext.console.plan_filter import PlanFilter
 from taskweaver_ext.console.rows import (
@@ -85,6 +87,7 @@ class PostView:
         self._plan: AttachmentExtra | None = None
         """The plan that is being written."""
         self._has_output = False
+        self._execution_text = ExecutionText()
         self._status_shown = False
         self._timings = ""
         self._verdict = ""
@@ -140,7 +143,14 @@ class PostView:
             self._finish_open()
             self._open, self._open_key = self._new_output(self._width), execution_id
         self._has_output = True
+        self._execution_text.wrote(text)
         self.rows += self._open.feed(stream, text)
+
+    def execution_event(self, event: ExecutionEvent) -> None:
+        """Show what else running code does."""
+        if lines := self._execution_text.lines_of(event):
+            stream, text = lines
+            self.output(stream, text, event.execution_id)
 
     def code_exec(self, text: str, extra: CodeExecExtra) -> None:
         """Show a piece of the code being written and run."""
@@ -334,7 +344,7 @@ class PostView:
 
     def _show_result(self, text: str) -> None:
         """Say what came of it, unless that has been seen live."""
-        if self._has_output:
+        if self._has_output or self._is_of_user:
             return
         lines = text.rstrip().split("\n")
         if len(lines) > _ERROR_LINES:

@@ -23,17 +23,20 @@ from taskweaver_ext.console.output_block import (
 )
 from taskweaver_ext.console.plan_filter import PlanFilter
 from taskweaver_ext.console.post_view import PostView
-from taskweaver_ext.console.rows import DIM, Painter, UnframedRow, clip, framed
+from taskweaver_ext.console.rows import DIM, YELLOW, Painter, UnframedRow, clip, framed
 from taskweaver_ext.conversation import PostId, RoundId
 from taskweaver_ext.events.types import (
     AttachmentExtra,
     CodeExecExtra,
     EventExtra,
+    ExecutionEventExtra,
     ExecutionOutputExtra,
+    LateOutputExtra,
     PostEventType,
     RoleExtra,
     RoundEventType,
     SessionEventHandlerBase,
+    SessionEventType,
 )
 from taskweaver_ext.text.terminal import strip_terminal
 
@@ -116,13 +119,13 @@ class Transcript(SessionEventHandlerBase):
             )
         post = self._posts.get(post_id)
         if post is None:
-            if type is PostEventType.post_execution_output:
-                self._show_late(post_id, cast(ExecutionOutputExtra, extra))
             return
         match type:
             case PostEventType.post_execution_output:
                 output = cast(ExecutionOutputExtra, extra)
                 post.output(output["stream"], output["text"], output["execution_id"])
+            case PostEventType.post_execution_event:
+                post.execution_event(cast(ExecutionEventExtra, extra)["event"])
             case PostEventType.post_code_exec:
                 post.code_exec(msg, cast(CodeExecExtra, extra))
             case PostEventType.post_attachment_update:
@@ -141,6 +144,15 @@ class Transcript(SessionEventHandlerBase):
         self._collect_from(post)
         if type is PostEventType.post_end:
             self._end_post(post_id, post)
+
+    def handle_session(self, type: SessionEventType, msg: str, extra: EventExtra) -> None:
+        """Hear what happened to the session."""
+        if type is SessionEventType.session_late_output:
+            late = cast(LateOutputExtra, extra)
+            post_id = PostId(late["execution_id"])  # an execution has the id of its post
+            self.rows += self._late.rows(post_id, self._width, late["stream"], late["text"])
+        elif type is SessionEventType.session_notice:
+            self.say(f"[Notice] {msg}", color=YELLOW)
 
     def handle_round(
         self, type: RoundEventType, msg: str, extra: EventExtra, round_id: RoundId
@@ -197,9 +209,6 @@ class Transcript(SessionEventHandlerBase):
         for block in self._expandable:
             block.forget()
         self._expandable.clear()
-
-    def _show_late(self, post_id: PostId, output: ExecutionOutputExtra) -> None:
-        self.rows += self._late.rows(post_id, self._width, output["stream"], output["text"])
 
     def _new_output(self, width: int, frames: Mapping[StreamName, str] = FRAMES) -> OutputBlock:
         self._output_count += 1

@@ -1,5 +1,9 @@
 """Number the events of a session, keep the last ones, and tell all handlers in one order.
 
+Two ways to listen. Push: a handler is called for each event. Pull: a reader asks for what comes
+after the last event it knows, at its own pace, and holds nothing back; what is no longer kept
+here comes from the journal, where the session has one.
+
 Order. The dispatcher numbers events 1, 2, 3, ... under one lock. Handlers are called
 without it, by one thread at a time: one that emits while no other is dispatching.
 Every handler hears the events one after another, in the order of their numbers,
@@ -8,7 +12,7 @@ also when handlers emit themselves and when several threads do.
 Bounds. The last 10,000 events are kept for replay, or fewer where their text is
 more than 16 MiB in total. What a handler has still to hear is never forgotten:
 while so much waits, `emit` waits for the thread that dispatches, at most 5 s (a
-handler may itself be waiting for the thread that emits).
+handler may itself be waiting for the thread that emits). Readers are not waited for.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Protocol
 
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.history import EventHistory
@@ -27,8 +32,27 @@ from taskweaver_ext.events.types import SessionEventHandler, TaskWeaverEvent
 MAX_KEPT_EVENTS = 10_000
 MAX_KEPT_BYTES = 16 * 1024 * 1024
 MAX_WAIT_SECONDS = 5.0
+MAX_READ_BYTES = 1024 * 1024
 
 _logger = logging.getLogger(__name__)
+
+
+class EventJournal(Protocol):
+    """Keeps the events of a session for longer than its process lives.
+
+    The dispatcher calls `append` for one event at a time, before any listener hears of it; a
+    journal that cannot write says so by itself and raises nothing. `read` is for any thread.
+    """
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the newest event that was there when the journal was opened."""
+
+    def append(self, event: TaskWeaverEvent) -> None:
+        """Write down an event."""
+
+    def read(self, after: int, max_bytes: int) -> list[TaskWeaverEvent]:
+        """Return events after number `after`, oldest first, of about so much text; may be none."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +62,8 @@ class _Subscription:
     handler: SessionEventHandler
     heard: int
     """The number of the last event it was called with."""
+    is_leaving: bool = False
+    """Whether the thread that leaves calls it, instead of the one that dispatches."""
     has_failed: bool = False
 
     def hear(self, event: TaskWeaverEvent) -> None:
@@ -61,19 +87,29 @@ class EventDispatcher:
     Threads:
         Everything is safe from any thread. `_changed` guards all state and is never
         held while a handler runs; `_dispatcher` is the thread that calls handlers.
+        A handler that leaves is called by the thread that leaves, and by no other.
         `_history` and each subscription's `heard` are the whole truth about what is to
         be done, so that dispatching can be interrupted anywhere (Ctrl-C) and taken
         up by the next caller.
     """
 
     def __init__(
-        self, *, max_kept_events: int = MAX_KEPT_EVENTS, max_kept_bytes: int = MAX_KEPT_BYTES
+        self,
+        journal: EventJournal | None = None,
+        *,
+        max_kept_events: int = MAX_KEPT_EVENTS,
+        max_kept_bytes: int = MAX_KEPT_BYTES,
     ) -> None:
         self._changed = threading.Condition()
-        self._history = EventHistory(max_kept_events, max_kept_bytes)
+        self._journal = journal
+        self._history = EventHistory(
+            max_kept_events, max_kept_bytes, last_seq=journal.last_seq if journal else 0
+        )
         self._subscriptions: list[_Subscription] = []
         self._dispatcher: int | None = None
         self._called: _Subscription | None = None
+        self._called_by_leaving: dict[int, SessionEventHandler] = {}
+        """The handlers that hear their rest, by the thread that leaves."""
 
     @property
     def last_seq(self) -> int:
@@ -84,15 +120,63 @@ class EventDispatcher:
     @property
     def is_calling_here(self) -> bool:
         """Whether this thread is inside the call of a handler."""
-        return self._dispatcher == threading.get_ident()
+        me = threading.get_ident()
+        return self._dispatcher == me or me in self._called_by_leaving
 
     def emit(self, event: TaskWeaverEvent) -> None:
         """Number `event` and call the handlers, here or on the thread that already does so."""
         with self._changed:
             self._wait_for_room()
+            event = self._history.numbered(event)
+            if self._journal is not None:
+                self._journal.append(event)
             self._history.append(event)
             self._forget_heard()
+            self._changed.notify_all()
         self._dispatch()
+
+    def read(self, after: int, max_bytes: int = MAX_READ_BYTES) -> list[TaskWeaverEvent]:
+        """Return the next events after number `after` at once, none if there are none yet.
+
+        At least one comes if there is any, then as many as have about `max_bytes` of text. If
+        some are kept nowhere, a `session_events_missed` event comes first and says which.
+
+        Raises:
+            SessionError: there has been no event with the number `after`.
+        """
+        with self._changed:
+            self._require_known(after)
+            is_kept = after + 1 >= self._history.first_kept_seq
+            if is_kept or self._journal is None:
+                return self._read_kept(after, max_bytes)
+        if events := self._journal.read(after, max_bytes):
+            return events
+        with self._changed:
+            return self._read_kept(after, max_bytes)
+
+    def wait(self, after: int, seconds: float | None) -> bool:
+        """Sleep until there is an event after number `after`; say whether there is one.
+
+        Raises:
+            SessionError: there has been no event with the number `after`.
+        """
+        with self._changed:
+            self._require_known(after)
+            return self._changed.wait_for(lambda: self._history.last_seq > after, seconds)
+
+    def _read_kept(self, after: int, max_bytes: int) -> list[TaskWeaverEvent]:
+        if after + 1 < self._history.first_kept_seq:
+            missed = self._history.event_after(after)
+            return [missed, *self._history.events_after(missed.seq, max_bytes)]
+        return self._history.events_after(after, max_bytes)
+
+    def _require_known(self, after: int) -> None:
+        last_seq = self._history.last_seq
+        if not 0 <= after <= last_seq:
+            raise SessionError(
+                f"There is no event {after} to go on from; the newest is {last_seq}. "
+                "Go on from 0 to have everything that is kept."
+            )
 
     @contextmanager
     def subscribe(self, handler: SessionEventHandler, after: int | None = None) -> Iterator[None]:
@@ -101,8 +185,8 @@ class EventDispatcher:
         It hears the kept events after number `after` first (None: only new ones),
         then the new ones, without gap or duplicate. If some of those asked for are
         no longer kept, a `session_events_missed` event comes first and says which.
-        At the end of the block it has heard everything emitted before, unless that
-        takes other handlers more than 5 s; inside another handler's call it ends at once.
+        At the end of the block it has heard everything emitted before, called by the thread
+        that leaves, which waits for no other handler; inside a handler's call it ends at once.
 
         Raises:
             SessionError: there has been no event with the number `after`.
@@ -138,23 +222,20 @@ class EventDispatcher:
 
     def _join(self, handler: SessionEventHandler, after: int | None) -> _Subscription:
         with self._changed:
-            last_seq = self._history.last_seq
-            if after is not None and not 0 <= after <= last_seq:
-                raise SessionError(
-                    f"There is no event {after} to go on from; the newest is {last_seq}. "
-                    "Subscribe with after=0 to hear everything that is kept."
-                )
-            subscription = _Subscription(handler, heard=last_seq if after is None else after)
+            if after is None:
+                after = self._history.last_seq
+            self._require_known(after)
+            subscription = _Subscription(handler, heard=after)
             self._subscriptions.append(subscription)
         return subscription
 
     def _leave(self, subscription: _Subscription) -> None:
         """Unregister, once the handler has heard what was emitted before."""
         try:
-            if not self.is_calling_here and not self._wait_until_heard(subscription):
+            if not self.is_calling_here and not self._hear_the_rest(subscription):
                 _logger.warning(
-                    "The handler %r was unregistered before it had heard everything: events "
-                    "could not be delivered for %s s.",
+                    "The handler %r was unregistered before it had heard everything: it has not "
+                    "returned for %s s.",
                     subscription.handler,
                     MAX_WAIT_SECONDS,
                 )
@@ -163,22 +244,35 @@ class EventDispatcher:
                 if subscription in self._subscriptions:
                     self._subscriptions.remove(subscription)
 
-    def _wait_until_heard(self, subscription: _Subscription) -> bool:
-        last_seq = self.last_seq
-        deadline = time.monotonic() + MAX_WAIT_SECONDS
-
-        def has_heard() -> bool:
-            return subscription.heard >= last_seq and self._called is not subscription
-
-        while True:
-            self._dispatch()
+    def _hear_the_rest(self, subscription: _Subscription) -> bool:
+        """Call a handler here, whatever others are at; False where it hangs in another thread."""
+        handler, me = subscription.handler, threading.get_ident()
+        with self._changed:
+            last_seq = self._history.last_seq
+            subscription.is_leaving = True  # from now on the dispatching thread passes it over
+            if not self._changed.wait_for(lambda: not self._is_called(handler), MAX_WAIT_SECONDS):
+                return False
+            self._called_by_leaving[me] = handler
+        try:
+            while subscription.heard < last_seq:
+                with self._changed:
+                    event = self._history.event_after(subscription.heard)
+                    subscription.heard = event.seq
+                subscription.hear(event)
+        finally:
             with self._changed:
-                if not self._changed.wait_for(
-                    lambda: has_heard() or self._dispatcher is None, deadline - time.monotonic()
-                ):
-                    return False
-                if has_heard():
-                    return True
+                del self._called_by_leaving[me]
+                self._changed.notify_all()
+            self._dispatch()  # the handler may be subscribed twice, and was passed over meanwhile
+        return True
+
+    def _is_called(self, handler: SessionEventHandler) -> bool:
+        """Whether a thread is inside the handler's call."""
+        is_dispatched = self._called is not None and self._called.handler is handler
+        return is_dispatched or self._is_called_by_leaving(handler)
+
+    def _is_called_by_leaving(self, handler: SessionEventHandler) -> bool:
+        return any(one is handler for one in self._called_by_leaving.values())
 
     def _dispatch(self) -> None:
         """Call handlers until all have heard everything, unless a thread is doing so already."""
@@ -203,7 +297,12 @@ class EventDispatcher:
         """Choose the next call, for the handler that is furthest behind; None ends the turn."""
         with self._changed:
             self._called = None
-            subscription = min(self._subscriptions, key=lambda one: one.heard, default=None)
+            staying = (
+                one
+                for one in self._subscriptions
+                if not one.is_leaving and not self._is_called_by_leaving(one.handler)
+            )
+            subscription = min(staying, key=lambda one: one.heard, default=None)
             if subscription is None or subscription.heard == self._history.last_seq:
                 self._dispatcher = None
                 return None

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from taskweaver_ext.ces.execution.events import ExecutionEvent
 from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
-from taskweaver_ext.conversation import Attachment, AttachmentType, Post, RoleName, RoundId
+from taskweaver_ext.conversation import (
+    Attachment,
+    AttachmentType,
+    Post,
+    RoleName,
+    RoundId,
+    RoundState,
+)
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.dispatcher import EventDispatcher
 from taskweaver_ext.events.types import (
@@ -11,9 +19,12 @@ from taskweaver_ext.events.types import (
     CodeExecExtra,
     EventExtra,
     EventScope,
+    ExecutionEventExtra,
     ExecutionOutputExtra,
     PostEventType,
     RoundEventType,
+    RoundStartExtra,
+    SessionEventType,
     TaskWeaverEvent,
 )
 
@@ -24,8 +35,11 @@ class SessionEventEmitter(EventDispatcher):
     current_round_id: RoundId | None = None
     """The round that is under way."""
 
-    def start_round(self, round_id: RoundId) -> None:
+    def start_round(self, round_id: RoundId, details: RoundStartExtra | None = None) -> None:
         """Say that a round began; posts belong to it until `end_round`.
+
+        Args:
+            details: What the person wants of it.
 
         Raises:
             SessionError: another round has not ended.
@@ -34,13 +48,14 @@ class SessionEventEmitter(EventDispatcher):
             raise SessionError(f"Round {self.current_round_id!r} has not ended yet.")
         self.current_round_id = round_id
         try:
-            self._emit_round_event(RoundEventType.round_start, "Round started")
+            details = details or {"kind": "message", "user_query": ""}
+            self._emit_round_event(RoundEventType.round_start, "Round started", details)
         except BaseException:  # Ctrl-C in a handler must not keep the next round from starting
             self.current_round_id = None
             raise
 
-    def end_round(self, round_id: RoundId) -> None:
-        """Say that the round ended.
+    def end_round(self, round_id: RoundId, state: RoundState = "finished") -> None:
+        """Say that the round ended, and how.
 
         Raises:
             SessionError: it is not the current round.
@@ -48,7 +63,7 @@ class SessionEventEmitter(EventDispatcher):
         if self.current_round_id != round_id:
             raise SessionError(f"Round {round_id!r} cannot end: it is not the current one.")
         try:
-            self._emit_round_event(RoundEventType.round_end, "Round ended")
+            self._emit_round_event(RoundEventType.round_end, "Round ended", {"state": state})
         finally:  # Ctrl-C in a handler must not keep the next round from starting
             self.current_round_id = None
 
@@ -58,7 +73,13 @@ class SessionEventEmitter(EventDispatcher):
         Raises:
             SessionError: there is no current round.
         """
-        self._emit_round_event(RoundEventType.round_error, msg)
+        self._emit_round_event(RoundEventType.round_error, msg, {})
+
+    def emit_session_event(
+        self, kind: SessionEventType, msg: str = "", extra: EventExtra | None = None
+    ) -> None:
+        """Say something about the session as a whole."""
+        self.emit(TaskWeaverEvent(EventScope.session, kind, None, None, msg, extra or {}))
 
     def create_post_proxy(self, send_from: RoleName) -> PostEventProxy:
         """Begin a post of the role `send_from` in the current round.
@@ -74,16 +95,16 @@ class SessionEventEmitter(EventDispatcher):
             raise SessionError("No round is under way. Start one first.")
         return self.current_round_id
 
-    def _emit_round_event(self, kind: RoundEventType, msg: str) -> None:
-        self.emit(TaskWeaverEvent(EventScope.round, kind, self._require_round(), None, msg))
+    def _emit_round_event(self, kind: RoundEventType, msg: str, extra: EventExtra) -> None:
+        self.emit(TaskWeaverEvent(EventScope.round, kind, self._require_round(), None, msg, extra))
 
 
 class PostEventProxy:
     """Build a post and emit an event for each step.
 
     Threads:
-        One thread builds the post. `emit_execution_output`, `emit_code_exec` and
-        `update_status` do not touch it and are safe from any thread.
+        One thread builds the post. `emit_execution_output`, `emit_execution_event`,
+        `emit_code_exec` and `update_status` do not touch it and are safe from any thread.
     """
 
     def __init__(self, emitter: SessionEventEmitter, round_id: RoundId, post: Post) -> None:
@@ -146,15 +167,29 @@ class PostEventProxy:
         return attachment
 
     def emit_execution_output(
-        self, stream: StreamName, text: str, execution_id: ExecutionId | None = None
+        self,
+        stream: StreamName,
+        text: str,
+        execution_id: ExecutionId | None = None,
+        offset: int = 0,
     ) -> None:
-        """Pass on what running code wrote; without an id, the execution has the post's."""
+        """Pass on what running code wrote; without an id, the execution has the post's.
+
+        Args:
+            offset: Where in the record of that stream the text begins, in bytes.
+        """
         details: ExecutionOutputExtra = {
             "stream": stream,
             "text": text,
             "execution_id": ExecutionId(self.post.id) if execution_id is None else execution_id,
+            "offset": offset,
         }
         self._emit(PostEventType.post_execution_output, text, details)
+
+    def emit_execution_event(self, event: ExecutionEvent) -> None:
+        """Pass on whatever else an execution says."""
+        details: ExecutionEventExtra = {"execution_id": event.execution_id, "event": event}
+        self._emit(PostEventType.post_execution_event, "", details)
 
     def emit_code_exec(self, text: str, extra: CodeExecExtra) -> None:
         """Pass on a piece of the panel that shows code being written and run."""

@@ -13,8 +13,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Never, NotRequired, TypeAlias, TypedDict, final
 
+from taskweaver_ext.ces.execution.events import ExecutionEvent
 from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
-from taskweaver_ext.conversation import AttachmentId, AttachmentType, PostId, RoleName, RoundId
+from taskweaver_ext.conversation import (
+    AttachmentId,
+    AttachmentType,
+    PostDict,
+    PostId,
+    RoleName,
+    RoundId,
+    RoundState,
+)
 from taskweaver_ext.errors import ProtocolError
 
 
@@ -33,14 +42,28 @@ class SessionEventType(enum.Enum):
     session_end = "session_end"
     session_new_round = "session_new_round"
     session_events_missed = "session_events_missed"
-    """Told to one handler alone, before a replay that starts too late. MissedEventsExtra."""
+    """Told to one reader alone, before events of which earlier ones are gone. MissedEventsExtra."""
+    session_late_output = "session_late_output"
+    """`msg` is what code wrote after its execution had ended. LateOutputExtra."""
+    session_question = "session_question"
+    """`msg` is what a person is asked. QuestionExtra."""
+    session_answered = "session_answered"
+    """The question is closed. AnsweredExtra."""
+    session_context_update = "session_context_update"
+    """What goes to the agent with the next message has changed. ContextExtra."""
+    session_memory_update = "session_memory_update"
+    """A role knows earlier rounds by the summary in `msg` from now on. MemoryExtra."""
+    session_notice = "session_notice"
+    """`msg` is something a person should know of the session itself."""
 
 
 class RoundEventType(enum.Enum):
-    """What can happen to a round. `extra` is empty."""
+    """What can happen to a round. `extra` is empty unless noted."""
 
     round_start = "round_start"
+    """RoundStartExtra: what the person wants."""
     round_end = "round_end"
+    """RoundEndExtra: how it ended."""
     round_error = "round_error"
     """`msg` says what went wrong."""
     round_new_post = "round_new_post"
@@ -64,6 +87,8 @@ class PostEventType(enum.Enum):
     """`msg` is the next piece of the attachment's content. AttachmentExtra."""
     post_execution_output = "post_execution_output"
     """`msg` is what running code wrote. ExecutionOutputExtra."""
+    post_execution_event = "post_execution_event"
+    """Whatever else an execution says. ExecutionEventExtra."""
     post_code_exec = "post_code_exec"
     """`msg` is text for the execution panel. CodeExecExtra."""
 
@@ -77,6 +102,82 @@ class MissedEventsExtra(TypedDict):
 
     first_seq: int
     last_seq: int
+
+
+@final
+class LateOutputExtra(TypedDict):
+    """Where a piece of late output comes from."""
+
+    stream: StreamName
+    text: str
+    """The same as the event's `msg`."""
+    execution_id: ExecutionId
+
+
+QuestionId: TypeAlias = str
+QuestionKind: TypeAlias = Literal["input", "password", "approval"]
+QuestionOutcome: TypeAlias = Literal["answered", "approved", "edited", "refused", "cancelled"]
+
+
+@final
+class QuestionExtra(TypedDict):
+    """What a person is asked; answered once, with `session.answer`."""
+
+    question_id: QuestionId
+    kind: QuestionKind
+    prompt: str
+    """The same as the event's `msg`."""
+    execution_id: ExecutionId
+    """The execution that asks, or wants to begin."""
+    language: NotRequired[str]
+    code: NotRequired[str]
+    """What wants to run."""
+    reasons: NotRequired[list[str]]
+    """Why a person has to decide, a sentence each."""
+    choices: NotRequired[list[str]]
+    """The outcomes that an answer can bring about."""
+
+
+@final
+class AnsweredExtra(TypedDict):
+    """What became of a question; a password is never told."""
+
+    question_id: QuestionId
+    outcome: QuestionOutcome
+    answer: NotRequired[str]
+    """The text of an input, or the code that runs instead."""
+
+
+@final
+class ContextExtra(TypedDict):
+    """All that goes to the agent with the next message."""
+
+    blocks: list[str]
+
+
+@final
+class MemoryExtra(TypedDict):
+    """Which rounds a role knows by a summary alone."""
+
+    role: RoleName
+    covered_rounds: list[RoundId]
+
+
+@final
+class RoundStartExtra(TypedDict):
+    """What the person wants of a round."""
+
+    kind: Literal["message", "run"]
+    user_query: str
+    post: NotRequired[PostDict]
+    """The person's post, with files and context, where roles are to answer it."""
+
+
+@final
+class RoundEndExtra(TypedDict):
+    """How a round ended."""
+
+    state: RoundState
 
 
 @final
@@ -112,6 +213,16 @@ class ExecutionOutputExtra(TypedDict):
     text: str
     """The same as the event's `msg`."""
     execution_id: ExecutionId
+    offset: int
+    """Where in the record of that stream the text begins, in bytes of its UTF-8."""
+
+
+@final
+class ExecutionEventExtra(TypedDict):
+    """What an execution says besides its output, in the words of `ces`."""
+
+    execution_id: ExecutionId
+    event: ExecutionEvent
 
 
 @final
@@ -145,12 +256,38 @@ NoExtra: TypeAlias = dict[str, Never]
 EventExtra: TypeAlias = (
     NoExtra
     | MissedEventsExtra
+    | LateOutputExtra
+    | QuestionExtra
+    | AnsweredExtra
+    | ContextExtra
+    | MemoryExtra
+    | RoundStartExtra
+    | RoundEndExtra
     | RoleExtra
     | MessageExtra
     | AttachmentExtra
     | ExecutionOutputExtra
+    | ExecutionEventExtra
     | CodeExecExtra
 )
+EXTRA_SHAPES: Mapping[EventType, Any] = {
+    SessionEventType.session_events_missed: MissedEventsExtra,
+    SessionEventType.session_late_output: LateOutputExtra,
+    SessionEventType.session_question: QuestionExtra,
+    SessionEventType.session_answered: AnsweredExtra,
+    SessionEventType.session_context_update: ContextExtra,
+    SessionEventType.session_memory_update: MemoryExtra,
+    RoundEventType.round_start: RoundStartExtra,
+    RoundEventType.round_end: RoundEndExtra,
+    PostEventType.post_start: RoleExtra,
+    PostEventType.post_send_to_update: RoleExtra,
+    PostEventType.post_message_update: MessageExtra,
+    PostEventType.post_attachment_update: AttachmentExtra,
+    PostEventType.post_execution_output: ExecutionOutputExtra,
+    PostEventType.post_execution_event: ExecutionEventExtra,
+    PostEventType.post_code_exec: CodeExecExtra,
+}
+"""Which typed dictionary the extra of an event is; of the others it is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +306,8 @@ class TaskWeaverEvent:
     extra: EventExtra = field(default_factory=dict)
     seq: int = 0
     """Its number in the session, from 1; 0 until it is emitted."""
+    at: float = 0.0
+    """When it was emitted, in seconds since 1970."""
 
     def __post_init__(self) -> None:
         """Refuse an event that no handler could place."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +13,19 @@ from pathlib import Path
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.executor import OnInput
-from taskweaver_ext.ces.execution.results import ExecutionResult
+from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.programs.languages import Language
 from taskweaver_ext.config.settings import Config, ReplyForm
-from taskweaver_ext.conversation import Attachment, AttachmentType, Post, Round
+from taskweaver_ext.conversation import AttachmentType, Post, Round, RoundState
 from taskweaver_ext.errors import ConfigError, SessionError, TaskWeaverError
 from taskweaver_ext.events.emitter import SessionEventEmitter
+from taskweaver_ext.events.questions import Questions
 from taskweaver_ext.events.types import (
-    EventScope,
+    QuestionId,
+    QuestionOutcome,
+    RoundStartExtra,
     SessionEventHandler,
     SessionEventType,
-    TaskWeaverEvent,
 )
 from taskweaver_ext.llm.chat_model import ChatModel
 from taskweaver_ext.plugins.registry import PluginEntry, PluginRegistry
@@ -48,11 +50,18 @@ from taskweaver_ext.roles.code_interpreter.result_text import (
 from taskweaver_ext.roles.planner.planner import Planner
 from taskweaver_ext.session.files import SessionFile, copy_into
 from taskweaver_ext.session.folders import FolderInUse
+from taskweaver_ext.session.submitted import Submitted
 from taskweaver_ext.session.turns import SessionTurns
 
 MAX_SHARED_RESULT_CHARS = 2000
 MAX_KEPT_RESULT_CHARS = 20_000
 """How much of what a person's code wrote is kept with it: about what the console shows."""
+
+_STATES: Mapping[ExecutionStatus, RoundState] = {
+    ExecutionStatus.SUCCESS: "finished",
+    ExecutionStatus.CANCELLED: "cancelled",
+}
+"""How a round ends that is one run of a person's; like the others, it has failed."""
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _logger = logging.getLogger(__name__)
@@ -110,11 +119,14 @@ class Session:
         self.rounds: list[Round] = []
         """All that was said and run, oldest first."""
         self.usage = TokenCounter()
+        self.questions = Questions(self.emitter)
+        """What a person is asked; `answer` closes one."""
         self.approval = approval or Approval()
+        self.approval.questions = self.questions
         self.shares_runs = False
         """Whether what a person runs, and its output, goes to the agent with the next message."""
-        self.context_blocks: list[str] = []
-        """What goes to the agent with the next message."""
+        self.context_blocks: tuple[str, ...] = ()
+        """What goes to the agent with the next message; `share` changes it."""
         self._config = config
         self._cancellation = Cancellation()
         self._turns = SessionTurns(session_id, self._cancellation, self._end)
@@ -123,8 +135,10 @@ class Session:
             parts.environment,
             session_id,
             self.session_dir,
+            self.emitter,
             parts.plugins.without_plugin_only() if config.code_generator.load_plugin else (),
             self._cancellation,
+            self.questions,
             plugin_problems=parts.plugins.problems if config.code_generator.load_plugin else (),
             languages=parts.languages,
         )
@@ -139,7 +153,7 @@ class Session:
         )
         self._roles = self._make_roles(parts)
         self._folder_in_use = FolderInUse(self.session_dir)
-        self._emit(SessionEventType.session_start, "Session started")
+        self.emitter.emit_session_event(SessionEventType.session_start, "Session started")
 
     @property
     def plugins(self) -> tuple[PluginEntry, ...]:
@@ -168,20 +182,32 @@ class Session:
                 cannot be copied.
         """
         with self._turns.claimed(), self.emitter.handle_events_ctx(event_handler):
-            names = [copy_into(self.cwd, file) for file in files or ()]
-            parts = [*self.context_blocks, message]
-            self.context_blocks.clear()
-            if names:
-                parts.insert(0, f"Files added to the working directory: {', '.join(names)}.")
-            chat_round = Round.create(user_query=message)
-            self.memory.rounds.append(chat_round)
-            self.usage.begin_round()
-            with self._telling(chat_round):
-                self._executor.recover()
-                self._executor.start_meanwhile()
-                self._executor.on_input = on_input
-                self._converse(chat_round, "\n".join(parts))
-            return chat_round
+            return self._answer(Round.create(user_query=message), self._copied(files), on_input)
+
+    def submit(
+        self,
+        message: str,
+        files: Sequence[SessionFile] | None = None,
+        on_input: OnInput | None = None,
+    ) -> Submitted[Round]:
+        """Have the roles answer a message on a thread of its own; return at once.
+
+        Raises:
+            SessionError: As `send_message`.
+        """
+        chat_round = Round.create(user_query=message)
+        token = self._turns.reserve()
+        try:
+            names = self._copied(files)
+        except BaseException:
+            self._turns.release()
+            raise
+
+        def answer() -> Round:
+            with self._turns.reserved():
+                return self._answer(chat_round, names, on_input)
+
+        return Submitted(chat_round.id, answer, token)
 
     def run_code(
         self,
@@ -201,18 +227,36 @@ class Session:
             KernelStartError: The kernel did not become ready.
         """
         with self._turns.claimed(), self.emitter.handle_events_ctx(event_handler):
-            chat_round = Round.create(user_query=code)
-            results: list[ExecutionResult] = []
-            with self._telling(chat_round, raises=True):
-                self._executor.recover()
-                results.append(self._run(chat_round, language, code, on_input))
-            [result] = results
-            if self.shares_runs:
-                text = describe_result(result, max_chars=MAX_SHARED_RESULT_CHARS)
-                self.context_blocks.append(
-                    f"[I ran this {language} code]\n{code}\n[and this came of it]\n{text}\n[end]"
-                )
-            return result
+            return self._run_alone(Round.create(user_query=code), language, on_input)
+
+    def submit_code(
+        self, language: str, code: str, on_input: OnInput | None = None
+    ) -> Submitted[ExecutionResult]:
+        """Run what a person typed on a thread of its own; return at once.
+
+        Raises:
+            SessionError: A round is under way.
+        """
+        chat_round = Round.create(user_query=code)
+        token = self._turns.reserve()
+
+        def run() -> ExecutionResult:
+            with self._turns.reserved():
+                return self._run_alone(chat_round, language, on_input)
+
+        return Submitted(chat_round.id, run, token)
+
+    def answer(self, question_id: QuestionId, outcome: QuestionOutcome, text: str = "") -> None:
+        """Answer a `session_question`; from any thread, and only the first answer counts.
+
+        Args:
+            outcome: One of the question's `choices`: "answered" with the text of an input,
+                "approved", "edited" with the code that is to run instead, "refused".
+
+        Raises:
+            SessionError: The question is not open, or cannot end like that.
+        """
+        self.questions.answer(question_id, outcome, text)
 
     def interrupt(self, kill: bool = False) -> bool:
         """Stop the model's reply or the code that runs; return whether anything was under way.
@@ -220,6 +264,15 @@ class Session:
         With `kill`, code that does not stop loses its kernel and the variables in it.
         """
         return self._cancellation.request(kill=kill)
+
+    def share(self, blocks: Iterable[str]) -> None:
+        """Say what goes to the agent with the next message, in place of what did."""
+        blocks = tuple(blocks)
+        if blocks != self.context_blocks:
+            self.context_blocks = blocks
+            self.emitter.emit_session_event(
+                SessionEventType.session_context_update, "", {"blocks": list(blocks)}
+            )
 
     def update_session_var(self, variables: Mapping[str, str]) -> None:
         """Set what plugins read with `ctx.get_session_var`."""
@@ -257,11 +310,55 @@ class Session:
             roles[role.alias] = role
         return roles
 
-    def _converse(self, chat_round: Round, message: str) -> None:
+    def _copied(self, files: Sequence[SessionFile] | None) -> list[str]:
+        return [copy_into(self.cwd, file) for file in files or ()]
+
+    def _answer(
+        self, chat_round: Round, file_names: Sequence[str], on_input: OnInput | None
+    ) -> Round:
+        parts = [*self.context_blocks, chat_round.user_query]
+        if file_names:
+            parts.insert(0, f"Files added to the working directory: {', '.join(file_names)}.")
+        post = Post.create("\n".join(parts), USER, next(iter(self._roles)))
+        chat_round.add_post(post)
+        self.memory.rounds.append(chat_round)
+        self.usage.begin_round()
+        details: RoundStartExtra = {
+            "kind": "message",
+            "user_query": chat_round.user_query,
+            "post": post.to_dict(),
+        }
+        with self._telling(chat_round, details):
+            self.share([])
+            self._executor.recover()
+            self._executor.start_meanwhile()
+            self._executor.on_input = on_input
+            self._converse(chat_round)
+            chat_round.change_round_state("finished")
+        return chat_round
+
+    def _run_alone(
+        self, chat_round: Round, language: str, on_input: OnInput | None
+    ) -> ExecutionResult:
+        code = chat_round.user_query
+        results: list[ExecutionResult] = []
+        details: RoundStartExtra = {"kind": "run", "user_query": code}
+        with self._telling(chat_round, details, raises=True):
+            self._executor.recover()
+            result = self._run(chat_round, language, code, on_input)
+            results.append(result)
+            chat_round.change_round_state(_STATES.get(result.status, "failed"))
+        [result] = results
+        if self.shares_runs:
+            text = describe_result(result, max_chars=MAX_SHARED_RESULT_CHARS)
+            block = f"[I ran this {language} code]\n{code}\n[and this came of it]\n{text}\n[end]"
+            self.share([*self.context_blocks, block])
+        return result
+
+    def _converse(self, chat_round: Round) -> None:
         """Pass posts from role to role until one is for the user."""
         limit = self._config.session.max_internal_chat_round_num
-        post = Post.create(message, USER, next(iter(self._roles)))
-        chat_round.add_post(post)
+        post = chat_round.post_list[-1]
         for _ in range(limit):
             self._cancellation.check()
             role = self._roles.get(post.send_to)
@@ -298,8 +395,7 @@ class Session:
             raise
         post.update_attachment(status_name(result), AttachmentType.execution_status)
         seen = describe_result(result, max_chars=MAX_KEPT_RESULT_CHARS)
-        # No event: listeners have seen it come.
-        post.post.add_attachment(Attachment.create(AttachmentType.execution_result, seen))
+        post.update_attachment(seen, AttachmentType.execution_result)
         if paths := artifact_paths(result.artifact, self.cwd):
             post.update_attachment("\n".join(paths), AttachmentType.artifact_paths, extra=paths)
         post.end()
@@ -311,7 +407,7 @@ class Session:
             for role in self._roles.values():
                 self._close(role)
             self._executor.close()
-            self._emit(SessionEventType.session_end, "Session ended")
+            self.emitter.emit_session_event(SessionEventType.session_end, "Session ended")
         finally:
             self._folder_in_use.close()
             if self._on_end is not None:
@@ -324,31 +420,36 @@ class Session:
             _logger.exception("The role %s could not be closed", role.alias)
 
     @contextmanager
-    def _telling(self, chat_round: Round, *, raises: bool = False) -> Iterator[None]:
-        """Tell listeners how a round goes, and keep it in a file.
+    def _telling(
+        self, chat_round: Round, details: RoundStartExtra, *, raises: bool = False
+    ) -> Iterator[None]:
+        """Tell listeners how a round goes, and keep it in a file; its block says how it ended.
 
         Args:
             raises: Whether failures of ours go on to the caller after they were told.
         """
         self.rounds.append(chat_round)
-        self._emit(SessionEventType.session_new_round, "New round")
-        self.emitter.start_round(chat_round.id)
+        self.emitter.emit_session_event(SessionEventType.session_new_round, "New round")
+        self.emitter.start_round(chat_round.id, details)
         try:
-            yield
-            chat_round.change_round_state("finished")
+            with self._cancellation.stopping(lambda _kill_after: self.questions.cancel()):
+                yield
         except BaseException as error:
-            chat_round.change_round_state("failed")
+            is_cancelled = isinstance(error, RoundCancelledError | KeyboardInterrupt)
+            chat_round.change_round_state("cancelled" if is_cancelled else "failed")
             if not isinstance(error, Exception):
                 raise  # Ctrl-C, which is not ours to explain
             chat_round.error = _explain(error, chat_round)
-            self.emitter.emit_error(chat_round.error)
+            if not is_cancelled:
+                self.emitter.emit_error(chat_round.error)
             if raises:
                 raise
         finally:
+            self.questions.cancel()
             try:
                 self._save(chat_round)
             finally:
-                self.emitter.end_round(chat_round.id)
+                self.emitter.end_round(chat_round.id, chat_round.state)
 
     def _save(self, chat_round: Round) -> None:
         path = self.session_dir / f"{self.session_id}_{chat_round.id}.json"
@@ -358,9 +459,6 @@ class Session:
         except (OSError, TypeError, ValueError, RecursionError) as error:
             # A disk may be full, and attachments of roles of one's own hold anything.
             _logger.warning("Round %s cannot be kept in %s: %s", chat_round.id, path, error)
-
-    def _emit(self, kind: SessionEventType, message: str) -> None:
-        self.emitter.emit(TaskWeaverEvent(EventScope.session, kind, None, None, message))
 
 
 def _make_folder(folder: Path) -> None:

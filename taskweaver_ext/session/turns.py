@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.roles.base.cancellation import Cancellation
 
@@ -45,23 +46,49 @@ class SessionTurns:
         Raises:
             SessionError: Another round is under way, or the session was stopped.
         """
+        self.reserve()
+        with self.reserved():
+            yield
+
+    def reserve(self) -> CancellationToken:
+        """Keep other rounds out until `reserved`, on whatever thread, has ended, or `release`.
+
+        Returns:
+            What stops this round, and no other.
+
+        Raises:
+            SessionError: Another round is under way.
+        """
         if not self._turn.acquire(blocking=False):
             raise SessionError(
                 f"Session {self._session_id!r} is busy. Wait for the round to end, or interrupt it."
             )
+        return self._cancellation.begin()
+
+    @contextmanager
+    def reserved(self) -> Iterator[None]:
+        """Use the turn that `reserve` has kept, on this thread.
+
+        Raises:
+            SessionError: The session was stopped.
+        """
         self._holder = threading.get_ident()
         try:
-            with self._cancellation.active():
-                if self._is_stopped:  # asked only now: from here on `stop` reaches the round
-                    raise SessionError(
-                        f"Session {self._session_id!r} has been stopped. Start another one."
-                    )
-                yield
+            if self._is_stopped:  # asked only now: `stop` reaches a round that has begun
+                raise SessionError(
+                    f"Session {self._session_id!r} has been stopped. Start another one."
+                )
+            yield
         finally:
             self._holder = 0
-            self._turn.release()
-            if self._is_stopped:
-                self._end_if_free()
+            self.release()
+
+    def release(self) -> None:
+        """Give the turn back."""
+        self._cancellation.end()
+        self._turn.release()
+        if self._is_stopped:
+            self._end_if_free()
 
     def stop(self, *, is_called_back: bool) -> None:
         """Cancel the round that is under way, and end the session after it.

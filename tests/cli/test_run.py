@@ -278,15 +278,17 @@ input("name? ")
             "metadata": {},
             "display_id": "d",
             "is_result": False,
+            "files": {},
         },
         {
             "event": "display_update",
             "bundle": {"text/plain": "'changed'"},
             "metadata": {},
             "display_id": "d",
+            "files": {},
         },
         {"event": "clear_output", "wait": True},
-        {"event": "input_requested", "prompt": "name? ", "password": False},
+        {"event": "input_requested", "prompt": "name? ", "password": False, "number": 1},
         {"event": "input_settled", "outcome": "answered"},
     ]
     last = others[-1]

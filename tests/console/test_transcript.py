@@ -9,12 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from taskweaver_ext.approval import ApprovalRequest
-from taskweaver_ext.ces.execution.results import ExecutionId
+from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
 from taskweaver_ext.console.late_output_view import MAX_REMEMBERED
 from taskweaver_ext.console.rows import Painter
 from taskweaver_ext.console.transcript import Transcript
 from taskweaver_ext.conversation import AttachmentType, RoundId
-from taskweaver_ext.events.emitter import SessionEventEmitter
+from taskweaver_ext.events.emitter import PostEventProxy, SessionEventEmitter
+from taskweaver_ext.events.types import SessionEventType
 from taskweaver_ext.streaming.exec_widget import ExecWidget
 
 DECISION = {
@@ -325,6 +326,17 @@ def test_only_the_last_collapsed_outputs_are_kept(
     assert newest is transcript.expand(8)
 
 
+def write_late(
+    emitter: SessionEventEmitter, post: PostEventProxy, stream: StreamName, text: str
+) -> None:
+    execution_id = ExecutionId(post.post.id)
+    emitter.emit_session_event(
+        SessionEventType.session_late_output,
+        text,
+        {"stream": stream, "text": text, "execution_id": execution_id},
+    )
+
+
 def test_what_code_writes_after_its_end_has_a_frame_of_its_own(
     transcript: Transcript, emitter: SessionEventEmitter
 ) -> None:
@@ -334,9 +346,9 @@ def test_what_code_writes_after_its_end_has_a_frame_of_its_own(
     second = emitter.create_post_proxy("User")
 
     second.emit_execution_output("stdout", "own\n")
-    first.emit_execution_output("stdout", "late 1\nla")
+    write_late(emitter, first, "stdout", "late 1\nla")
     second.emit_execution_output("stdout", "own again\n")
-    first.emit_execution_output("stderr", "late 2\n")
+    write_late(emitter, first, "stderr", "late 2\n")
 
     assert transcript.pop_rows() == [
         " │   own",
@@ -349,7 +361,7 @@ def test_what_code_writes_after_its_end_has_a_frame_of_its_own(
     second.end()
     transcript.pop_rows()
     transcript.say("something else")
-    second.emit_execution_output("stdout", "later\n")
+    write_late(emitter, second, "stdout", "later\n")
     assert transcript.pop_rows() == [
         "something else",
         " ╭╌╌╌< late output of User >",
@@ -364,9 +376,9 @@ def test_a_late_progress_bar_is_shown_once_it_is_complete(
     post.end()
 
     for percent in range(100):
-        post.emit_execution_output("stderr", f"\r{percent} %")
+        write_late(emitter, post, "stderr", f"\r{percent} %")
     assert transcript.pop_rows() == []
-    post.emit_execution_output("stderr", "\r100 %\n")
+    write_late(emitter, post, "stderr", "\r100 %\n")
 
     assert transcript.pop_rows()[1:] == [" ┊ ! 100 %"]
 
@@ -378,7 +390,7 @@ def test_a_late_flood_is_collapsed_and_can_be_expanded(
     post.end()
 
     for number in range(1000):
-        post.emit_execution_output("stdout", f"{number}\n")
+        write_late(emitter, post, "stdout", f"{number}\n")
     rows = transcript.pop_rows()
 
     assert rows[200] == " ┊   199"
@@ -397,6 +409,6 @@ def test_only_so_many_ended_posts_are_known_by_what_they_ran(
     for _ in range(MAX_REMEMBERED):
         emitter.create_post_proxy("User").end()
 
-    first.emit_execution_output("stdout", "late\n")
+    write_late(emitter, first, "stdout", "late\n")
 
     assert transcript.pop_rows() == [f" ╭╌╌╌< late output of {first.post.id} >", " ┊   late"]

@@ -98,6 +98,12 @@ def test_event_types_are_spelled_as_in_taskweaver_plus_ours() -> None:
         "session_end",
         "session_new_round",
         "session_events_missed",
+        "session_late_output",
+        "session_question",
+        "session_answered",
+        "session_context_update",
+        "session_memory_update",
+        "session_notice",
     }
     assert {member.value for member in RoundEventType} == {
         "round_start",
@@ -114,6 +120,7 @@ def test_event_types_are_spelled_as_in_taskweaver_plus_ours() -> None:
         "post_message_update",
         "post_attachment_update",
         "post_execution_output",
+        "post_execution_event",
         "post_code_exec",
     }
 
@@ -248,19 +255,19 @@ def test_an_attachment_grows_by_its_id_and_always_names_its_type(
 def test_output_of_running_code_is_an_event_of_its_post(
     proxy: PostEventProxy, recorder: Recorder
 ) -> None:
-    proxy.emit_execution_output("stderr", "oops\n", ExecutionId("exec-7"))
+    proxy.emit_execution_output("stderr", "oops\n", ExecutionId("exec-7"), offset=3)
     proxy.emit_execution_output("stdout", "fine\n")
 
     assert [(event.t, event.msg, event.extra) for event in recorder.events[-2:]] == [
         (
             PostEventType.post_execution_output,
             "oops\n",
-            {"stream": "stderr", "text": "oops\n", "execution_id": "exec-7"},
+            {"stream": "stderr", "text": "oops\n", "execution_id": "exec-7", "offset": 3},
         ),
         (
             PostEventType.post_execution_output,
             "fine\n",
-            {"stream": "stdout", "text": "fine\n", "execution_id": proxy.post.id},
+            {"stream": "stdout", "text": "fine\n", "execution_id": proxy.post.id, "offset": 0},
         ),
     ]
 
@@ -779,10 +786,7 @@ def test_leaving_waits_until_everything_emitted_before_was_heard() -> None:
     assert heard_on_leaving == ["last words"]
 
 
-def test_leaving_does_not_wait_for_ever_for_a_handler_that_hangs(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("taskweaver_ext.events.dispatcher.MAX_WAIT_SECONDS", 0.05)
+def test_leaving_does_not_wait_for_other_handlers() -> None:
     emitter = SessionEventEmitter()
     is_inside, may_leave = threading.Event(), threading.Event()
 
@@ -795,10 +799,33 @@ def test_leaving_does_not_wait_for_ever_for_a_handler_that_hangs(
     with running(lambda: say(emitter, "hold")):
         wait_for(is_inside)
         with emitter.subscribe(leaving):
-            say(emitter, "unheard")
+            say(emitter, "heard all the same")
+        heard_on_leaving = list(leaving.messages)
         may_leave.set()
 
-    assert leaving.messages == []
+    assert heard_on_leaving == ["heard all the same"]
+
+
+def test_leaving_does_not_wait_for_ever_for_a_handler_that_hangs(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskweaver_ext.events.dispatcher.MAX_WAIT_SECONDS", 0.05)
+    emitter = SessionEventEmitter()
+    is_inside, may_leave = threading.Event(), threading.Event()
+
+    def hold(event: TaskWeaverEvent) -> None:
+        is_inside.set()
+        wait_for(may_leave)
+
+    hanging = Recorder(hold)
+    emitter.register(hanging)
+    with running(lambda: say(emitter, "hold")):
+        wait_for(is_inside)
+        say(emitter, "unheard")
+        emitter.unregister(hanging)
+        may_leave.set()
+
+    assert hanging.messages == ["hold"]
     assert "was unregistered before it had heard everything" in caplog.text
 
 

@@ -419,9 +419,9 @@ def test_output_becomes_events_of_a_post_in_order() -> None:
         batcher.add("stderr", "oops\n")
 
     assert heard == [
-        {"stream": "stdout", "text": "1\n", "execution_id": proxy.post.id},
-        {"stream": "stdout", "text": "2\n3\n", "execution_id": proxy.post.id},
-        {"stream": "stderr", "text": "oops\n", "execution_id": proxy.post.id},
+        {"stream": "stdout", "text": "1\n", "execution_id": proxy.post.id, "offset": 0},
+        {"stream": "stdout", "text": "2\n3\n", "execution_id": proxy.post.id, "offset": 0},
+        {"stream": "stderr", "text": "oops\n", "execution_id": proxy.post.id, "offset": 0},
     ]
 
 

@@ -11,7 +11,12 @@ import pytest
 
 from taskweaver_ext.conversation import AttachmentType, Round
 from taskweaver_ext.errors import SessionError
-from taskweaver_ext.events.types import PostEventType, RoundEventType, TaskWeaverEvent
+from taskweaver_ext.events.types import (
+    PostEventType,
+    RoundEventType,
+    SessionEventType,
+    TaskWeaverEvent,
+)
 from tests.support.conversations import (
     API_KEY,
     Background,
@@ -124,7 +129,7 @@ def test_an_error_is_repaired(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in said(server.requests[2])
     assert "before" in said(server.requests[2])
     assert "ZeroDivisionError" not in said(server.requests[3])  # the planner hears the result only
-    assert "ZeroDivisionError" in listener.output("stderr")
+    assert "ZeroDivisionError" in listener.errors_of_code()
     assert listener.statuses_of_panel() == ["gen", "exec", "error", "gen", "exec", "done"]
     assert chat_round.post_list[-1].message == "0.5"
 
@@ -393,8 +398,9 @@ def test_an_interrupt_stops_the_models_reply(tmp_path: Path) -> None:
         good = session.send_message("hi again")
 
     assert isinstance(stopped, Round)
-    assert stopped.state == "failed"
-    assert "Cancelled" in listener.errors()[0]
+    assert stopped.state == "cancelled"
+    assert listener.end_states() == ["cancelled"]
+    assert listener.errors() == []
     assert good.post_list[-1].message == "hello"
 
 
@@ -416,9 +422,10 @@ def test_an_interrupt_stops_the_code_and_its_variables_stay(tmp_path: Path) -> N
         session.send_message("print", listener)
 
     assert isinstance(stopped, Round)
-    assert stopped.state == "failed"
+    assert stopped.state == "cancelled"
     assert attached(stopped.post_list[-1], AttachmentType.execution_status) == "CANCELLED"
-    assert listener.errors() == ["Cancelled."]
+    assert listener.end_states() == ["cancelled", "finished"]
+    assert listener.errors() == []
     assert "42" in listener.output()
 
 
@@ -487,9 +494,10 @@ def test_a_person_runs_code_and_sees_everything(tmp_path: Path) -> None:
     assert not error.is_success
     assert shell.exit_code == 3
     assert asked.is_success
-    assert listener.output().splitlines()[:2] == ["42", "from the shell"]
-    assert "Ada" in listener.output()
-    assert "ZeroDivisionError" in listener.output("stderr")
+    assert listener.values() == ["42"]
+    assert listener.output() == "from the shell\nAda\n"
+    assert "ZeroDivisionError" in listener.errors_of_code()
+    assert listener.end_states() == ["finished", "failed", "failed", "finished"]
     assert {e.extra["role"] for e in listener.events if "role" in e.extra} == {"User"}
 
 
@@ -504,7 +512,7 @@ def test_what_a_person_ran_goes_to_the_agent_when_it_shall(tmp_path: Path) -> No
 
     assert "for the agent" in said(server.requests[0])
     assert "secret of mine" not in said(server.requests[0])
-    assert session.context_blocks == []
+    assert session.context_blocks == ()
 
 
 def test_files_are_copied_into_the_working_directory(tmp_path: Path) -> None:
@@ -582,10 +590,11 @@ threading.Thread(target=later).start()
         with session.emitter.subscribe(listener):
             first = session.run_code("python", source)
             gate.touch()
-            wait_until(lambda: "late" in listener.output())
+            wait_until(lambda: "late" in listener.late_output())
 
-    late = next(event for event in listener.events if "late" in event.msg)
-    assert str(late.post_id) == first.execution_id
+    late = next(e for e in listener.events if e.t is SessionEventType.session_late_output)
+    assert "execution_id" in late.extra
+    assert late.extra["execution_id"] == first.execution_id
 
 
 def test_a_kernel_that_died_too_often_gets_another_chance_with_the_next_request(

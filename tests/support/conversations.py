@@ -9,11 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from taskweaver_ext.app import TaskWeaverApp
-from taskweaver_ext.conversation import AttachmentType, Post
+from taskweaver_ext.ces.execution.events import (
+    DisplayProduced,
+    ExecutionEvent,
+    ExecutionFinished,
+)
+from taskweaver_ext.conversation import AttachmentType, Post, RoundState
 from taskweaver_ext.events.types import (
     PostEventType,
     RoundEventType,
     SessionEventHandler,
+    SessionEventType,
     TaskWeaverEvent,
 )
 from tests.support.executions import LIMIT_SECONDS
@@ -86,6 +92,33 @@ class Listener(SessionEventHandler):
             and "stream" in event.extra
             and event.extra["stream"] == stream
         )
+
+    def late_output(self) -> str:
+        return "".join(
+            event.msg for event in self.events if event.t is SessionEventType.session_late_output
+        )
+
+    def executions(self) -> list[ExecutionEvent]:
+        """What executions said besides their output."""
+        return [
+            event.extra["event"]
+            for event in self.events
+            if event.t is PostEventType.post_execution_event and "event" in event.extra
+        ]
+
+    def values(self) -> list[str]:
+        """The texts of what code displayed."""
+        said = self.executions()
+        return [one.bundle["text/plain"] for one in said if isinstance(one, DisplayProduced)]
+
+    def errors_of_code(self) -> str:
+        """What code ended with, where it failed."""
+        said = self.executions()
+        return "\n".join(one.error for one in said if isinstance(one, ExecutionFinished))
+
+    def end_states(self) -> list[RoundState]:
+        """How each round ended."""
+        return [event.extra["state"] for event in self.events if "state" in event.extra]
 
     def errors(self) -> list[str]:
         return [event.msg for event in self.events if event.t is RoundEventType.round_error]

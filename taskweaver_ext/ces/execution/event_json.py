@@ -1,27 +1,30 @@
-"""Events as JSON objects, one shape per class, for `--json`.
+"""Events of executions as JSON objects and back, one shape per class.
 
 Each object has `event` and `execution_id`. Besides:
 
     output           stream, text
     late_output      stream, text            written after the code's end
-    display          bundle, metadata, display_id, is_result
-    display_update   bundle, metadata, display_id
+    display          bundle, metadata, display_id, is_result, files
+    display_update   bundle, metadata, display_id, files
     clear_output     wait
     log              level, tag, message
     artifact         name, type, mime_type, original_name, file_name, preview
-    input_requested  prompt, password
+                     (and file_content, file_content_encoding where there is no file)
+    input_requested  prompt, password, number
     input_settled    outcome
     status           status, detail
     status_report    report
-    finished         status, error, exit_code, duration_seconds, variables_survived, notices
+    finished         status, error, exit_code, duration_seconds, variables_survived, notices, usage
 
 `finished` is the last one. Fields may be added; none is renamed or taken away.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from typing import Any, assert_never
+from collections.abc import Mapping
+from typing import Any, get_type_hints
 
 from taskweaver_ext.ces.execution.events import (
     ArtifactProduced,
@@ -38,75 +41,88 @@ from taskweaver_ext.ces.execution.events import (
     StatusChanged,
     StatusReported,
 )
-from taskweaver_ext.ces.execution.results import ExecutionResult, Notice
+from taskweaver_ext.ces.execution.results import ExecutionArtifact, ExecutionStatus, Notice, Usage
+from taskweaver_ext.errors import ProtocolError
+from taskweaver_ext.text.json_shapes import has_shape
+
+_CLASSES: Mapping[str, type[ExecutionEvent]] = {
+    "output": OutputProduced,
+    "late_output": LateOutput,
+    "display": DisplayProduced,
+    "display_update": DisplayUpdated,
+    "clear_output": OutputCleared,
+    "log": LogRecorded,
+    "artifact": ArtifactProduced,
+    "input_requested": InputRequested,
+    "input_settled": InputSettled,
+    "status": StatusChanged,
+    "status_report": StatusReported,
+    "finished": ExecutionFinished,
+}
+_NAMES = {kind: name for name, kind in _CLASSES.items()}
+_HINTS = {kind: get_type_hints(kind) for kind in (*_NAMES, ExecutionArtifact, Notice, Usage)}
 
 
 def line_of(event: ExecutionEvent) -> str:
     """An event as one line of JSON, plain ASCII: nothing in it can drive a terminal."""
-    name, values = _named_values(event)
-    return _line({"event": name, "execution_id": event.execution_id, **values})
+    return json.dumps(execution_event_to_json(event), default=str) + "\n"
 
 
-def finished_line(result: ExecutionResult, notices: list[Notice]) -> str:
-    """The last line: how an execution ended, with what only its result knows."""
-    return _line(
-        {
-            "event": "finished",
-            "execution_id": result.execution_id,
-            "status": result.status.value,
-            "error": result.error or "",
-            "exit_code": result.exit_code,
-            "duration_seconds": round(result.duration_seconds, 6),
-            "variables_survived": result.variables_survived,
-            "notices": [{"kind": n.kind, "message": n.message} for n in notices],
-        }
-    )
-
-
-def _line(values: dict[str, Any]) -> str:
-    return json.dumps(values, default=str) + "\n"
-
-
-def _named_values(event: ExecutionEvent) -> tuple[str, dict[str, Any]]:
-    match event:
-        case OutputProduced():
-            return "output", {"stream": event.stream, "text": event.text}
-        case LateOutput():
-            return "late_output", {"stream": event.stream, "text": event.text}
-        case DisplayProduced():
-            values = {"display_id": event.display_id, "is_result": event.is_result}
-            return "display", {"bundle": event.bundle, "metadata": event.metadata, **values}
-        case DisplayUpdated():
-            values = {"display_id": event.display_id}
-            return "display_update", {"bundle": event.bundle, "metadata": event.metadata, **values}
-        case OutputCleared():
-            return "clear_output", {"wait": event.wait}
-        case LogRecorded():
-            values = {"level": event.level, "tag": event.tag, "message": event.message}
-            return "log", values
-        case ArtifactProduced():
-            return "artifact", _artifact_values(event)
-        case InputRequested():
-            return "input_requested", {"prompt": event.prompt, "password": event.password}
-        case InputSettled():
-            return "input_settled", {"outcome": event.outcome}
-        case StatusChanged():
-            return "status", {"status": event.status, "detail": event.detail}
-        case StatusReported():
-            return "status_report", {"report": event.report}
-        case ExecutionFinished():
-            return "finished", {"status": event.status.value, "error": event.error}
-        case _:
-            assert_never(event)
-
-
-def _artifact_values(event: ArtifactProduced) -> dict[str, Any]:
-    artifact = event.artifact
-    return {
-        "name": artifact.name,
-        "type": artifact.type,
-        "mime_type": artifact.mime_type,
-        "original_name": artifact.original_name,
-        "file_name": artifact.file_name,
-        "preview": artifact.preview,
+def execution_event_to_json(event: ExecutionEvent) -> dict[str, Any]:
+    """Return an event as an object that JSON can hold."""
+    values: dict[str, Any] = {
+        "event": _NAMES[type(event)],
+        "execution_id": event.execution_id,
     }
+    for name in _HINTS[type(event)]:
+        values[name] = getattr(event, name)
+    if isinstance(event, ArtifactProduced):
+        del values["artifact"]
+        values.update(dataclasses.asdict(event.artifact))
+        if not event.artifact.file_content:
+            del values["file_content"], values["file_content_encoding"]
+    elif isinstance(event, ExecutionFinished):
+        values["status"] = event.status.value
+        values["notices"] = [dataclasses.asdict(notice) for notice in event.notices]
+        values["usage"] = dataclasses.asdict(event.usage)
+    return values
+
+
+def execution_event_from_json(values: Mapping[str, Any]) -> ExecutionEvent:
+    """Rebuild an event from what `execution_event_to_json` returned; other fields are ignored.
+
+    Raises:
+        ProtocolError: It is no such object.
+    """
+    kind = _CLASSES.get(str(values.get("event")))
+    if kind is None:
+        raise ProtocolError(f"{values.get('event')!r} is no event of an execution.")
+    fields = dict(values)
+    if kind is ArtifactProduced:
+        fields["artifact"] = _rebuilt(ExecutionArtifact, values)
+    elif kind is ExecutionFinished:
+        if fields.get("status") not in {status.value for status in ExecutionStatus}:
+            raise ProtocolError(f"{fields.get('status')!r} is no status of an execution.")
+        fields["status"] = ExecutionStatus(fields["status"])
+        notices = fields.get("notices", [])
+        if not has_shape(notices, list[dict[str, Any]]):
+            raise ProtocolError("The notices of an execution are a list of objects.")
+        fields["notices"] = tuple(_rebuilt(Notice, notice) for notice in notices)
+        fields["usage"] = _rebuilt(Usage, fields.get("usage", {}))
+    event: ExecutionEvent = _rebuilt(kind, fields)
+    return event
+
+
+def _rebuilt(kind: type, values: object) -> Any:  # noqa: ANN401 - an instance of `kind`
+    """Make an instance of the fields that are its own, after a look at each."""
+    if not isinstance(values, Mapping):
+        raise ProtocolError(f"{kind.__name__} is made of an object, not of {values!r:.100}.")
+    hints = _HINTS[kind]
+    own = {name: values[name] for name in hints if name in values}
+    for name, value in own.items():
+        if not has_shape(value, hints[name]):
+            raise ProtocolError(f"{kind.__name__}.{name} cannot be {value!r:.100}.")
+    try:
+        return kind(**own)
+    except TypeError as error:  # a field without a default is missing
+        raise ProtocolError(f"{kind.__name__} lacks something: {error}.") from error

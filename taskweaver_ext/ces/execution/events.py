@@ -12,9 +12,12 @@ from typing import Any, Literal, TypeAlias
 from taskweaver_ext.ces.execution.results import (
     ExecutionArtifact,
     ExecutionId,
+    ExecutionResult,
     ExecutionStatus,
     MimeBundle,
+    Notice,
     StreamName,
+    Usage,
 )
 
 
@@ -36,6 +39,8 @@ class DisplayProduced:
     metadata: dict[str, Any] = field(default_factory=dict)
     display_id: str | None = None
     is_result: bool = False
+    files: dict[str, str] = field(default_factory=dict)
+    """In a session: large parts of the bundle by MIME type, as paths beneath its folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,8 @@ class DisplayUpdated:
     display_id: str
     bundle: MimeBundle
     metadata: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    """As in `DisplayProduced`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +135,25 @@ class ExecutionFinished:
     status: ExecutionStatus
     error: str = ""
     """Plain text. Empty after success."""
+    exit_code: int | None = None
+    duration_seconds: float = 0.0
+    variables_survived: bool = True
+    notices: tuple[Notice, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+
+    @staticmethod
+    def of(result: ExecutionResult) -> ExecutionFinished:
+        """Make the event that tells how an execution ended."""
+        return ExecutionFinished(
+            execution_id=result.execution_id,
+            status=result.status,
+            error=result.error or "",
+            exit_code=result.exit_code,
+            duration_seconds=round(result.duration_seconds, 6),
+            variables_survived=result.variables_survived,
+            notices=tuple(result.notices),
+            usage=result.usage,
+        )
 
 
 ExecutionEvent: TypeAlias = (

@@ -141,11 +141,11 @@ class RecordedRun:
                 self._skip_the_rest()
                 break
         self._delivery.close()
-        self._call(self._on_event, self._finished_event())
         record = self._sink.finish()
         self.result.stdout, self.result.stderr = record.stdout, record.stderr
         self.result.full_output_paths = record.full_output_paths
         self.result.notices += record.notices
+        self._call(self._on_event, ExecutionFinished.of(self.result))
         return self.result
 
     def _before_event(self, event: ExecutionEvent) -> None:
@@ -155,12 +155,6 @@ class RecordedRun:
         """Let go of the record without calling out: the caller's own thread was interrupted."""
         self._delivery.close()
         self._sink.close()
-
-    def _finished_event(self) -> ExecutionFinished:
-        result = self.result
-        return ExecutionFinished(
-            execution_id=self.id, status=result.status, error=result.error or ""
-        )
 
     @property
     def _catch_up_seconds(self) -> float:

@@ -28,16 +28,25 @@ class Cancellation:
         self._token = CancellationToken()
         """Of the round that is under way, or comes next."""
 
+    def begin(self) -> CancellationToken:
+        """Let wishes count from now on; return what stops this round, and no other."""
+        with self._lock:
+            self._is_active = True
+            return self._token
+
+    def end(self) -> None:
+        """Let wishes count no longer."""
+        with self._lock:
+            self._is_active, self._token = False, CancellationToken()
+
     @contextmanager
     def active(self) -> Iterator[None]:
         """Let wishes count for the length of a block, and no longer."""
-        with self._lock:
-            self._is_active = True
+        self.begin()
         try:
             yield
         finally:
-            with self._lock:
-                self._is_active, self._token = False, CancellationToken()
+            self.end()
 
     def request(self, *, kill: bool = False) -> bool:
         """Stop what is running; return whether there was anything."""

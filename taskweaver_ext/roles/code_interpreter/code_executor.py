@@ -10,7 +10,7 @@ from pathlib import Path
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.cancellation import CancellationToken
-from taskweaver_ext.ces.execution.events import LateOutput
+from taskweaver_ext.ces.execution.events import LateOutput, LogRecorded
 from taskweaver_ext.ces.execution.executor import OnInput, RunOptions
 from taskweaver_ext.ces.execution.results import (
     ExecutionId,
@@ -19,16 +19,16 @@ from taskweaver_ext.ces.execution.results import (
     KernelContents,
 )
 from taskweaver_ext.ces.executors import ExecutorRegistry
+from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
 from taskweaver_ext.ces.kernels.modes import KERNEL_MODES
 from taskweaver_ext.ces.programs.languages import Language, canonical_name
 from taskweaver_ext.errors import PluginError, SessionError, TaskWeaverError
-from taskweaver_ext.events.emitter import PostEventProxy
+from taskweaver_ext.events.emitter import PostEventProxy, SessionEventEmitter
+from taskweaver_ext.events.questions import CANCELLED, Answer, Questions
+from taskweaver_ext.events.types import LateOutputExtra, QuestionKind, SessionEventType
 from taskweaver_ext.plugins.registry import PluginEntry
 from taskweaver_ext.roles.base.cancellation import Cancellation
 from taskweaver_ext.roles.code_interpreter.live_output import LiveOutput
-
-_REMEMBERED_POSTS = 1000
-"""Executions whose late output still finds its post."""
 
 _logger = logging.getLogger(__name__)
 
@@ -50,8 +50,10 @@ class CodeExecutor:
         environment: Environment,
         session_id: str,
         session_dir: Path,
+        emitter: SessionEventEmitter,
         plugins: Sequence[PluginEntry],
         cancellation: Cancellation,
+        questions: Questions,
         *,
         plugin_problems: Sequence[str] = (),
         languages: Mapping[str, Language] | None = None,
@@ -59,6 +61,7 @@ class CodeExecutor:
         """Prepare to run code.
 
         Args:
+            questions: Through which code asks a person for input.
             plugin_problems: Why plugins of the project are not among `plugins`; a person is told.
             languages: Languages besides the built-in ones.
         """
@@ -68,20 +71,21 @@ class CodeExecutor:
         self.on_input: OnInput | None = None
         """Answers `input()` in Python code, while there is a user to ask."""
         self._environment = environment
+        self._emitter = emitter
         self._session_id = session_id
         self._session_dir = session_dir
         self._cancellation = cancellation
+        self._questions = questions
         self._mode = KERNEL_MODES[environment.env_mode]
         self._unloaded = list(plugins)
         self._untold = list(plugin_problems)
-        self._posts: dict[ExecutionId, PostEventProxy] = {}
         self._registry = ExecutorRegistry(
             environment,
             session_id,
             folder=session_dir / "ces",
             cwd=self.cwd,
             languages=languages,
-            on_late_output=self._show_late_output,
+            on_late_output=self._say_late_output,
         )
         self._lock = threading.Lock()
         self._is_started = False
@@ -139,7 +143,7 @@ class CodeExecutor:
             self._session_id,
             self._session_dir,
             self.cwd,
-            on_late_output=self._show_late_output,
+            on_late_output=self._say_late_output,
             wait=False,
         )
         self._is_started = True
@@ -171,22 +175,20 @@ class CodeExecutor:
         """
         name = canonical_name(language)
         execution_id = ExecutionId(post.post.id)
-        self._posts[execution_id] = post
-        if len(self._posts) > _REMEMBERED_POSTS:
-            del self._posts[next(iter(self._posts))]
         if name == "python" or self._mode.programs == "beside the kernel":
             self.start(post)
-        with LiveOutput(post, execution_id) as output, self._stoppable() as token:
+        output = LiveOutput(
+            post, execution_id, self._session_dir, on_question_void=self._questions.cancel
+        )
+        with output, self._stoppable() as token:
             post.update_status(f"running {name} code")
             options = RunOptions(
                 execution_id=execution_id,
-                on_output=output.on_output,
                 on_event=output.on_event,
-                on_input=self.on_input,
+                on_input=self._input_for(execution_id),
                 token=token,
             )
             result = self._registry.get(name).run(code, options)
-            output.finish(result)
         if result.status is ExecutionStatus.DIED and result.death is None:
             self._has_given_up = True
         return result
@@ -217,10 +219,33 @@ class CodeExecutor:
         if was_started:
             self._environment.stop_session(self._session_id)
 
-    def _show_late_output(self, output: LateOutput) -> None:
-        """Show what code writes after its end where it belongs: in the post that it ran for."""
-        if post := self._posts.get(output.execution_id):
-            post.emit_execution_output(output.stream, output.text, output.execution_id)
+    def _input_for(self, execution_id: ExecutionId) -> OnInput | None:
+        """Return what answers `input()` of one execution, if anybody can be asked."""
+        ask_person = self.on_input
+        if ask_person is None and not self._questions.accepts_answers:
+            return None
+
+        def ask(prompt: str, password: bool) -> str:
+            kind: QuestionKind = "password" if password else "input"
+
+            def call() -> Answer:
+                assert ask_person is not None
+                text = ask_person(prompt, password)
+                return CANCELLED if text == END_OF_INPUT else Answer("answered", text)
+
+            answer = self._questions.ask(kind, prompt, execution_id, ask_person and call)
+            return answer.text if answer.outcome == "answered" else END_OF_INPUT
+
+        return ask
+
+    def _say_late_output(self, output: LateOutput) -> None:
+        """Tell the session what code writes after its end."""
+        details: LateOutputExtra = {
+            "stream": output.stream,
+            "text": output.text,
+            "execution_id": output.execution_id,
+        }
+        self._emitter.emit_session_event(SessionEventType.session_late_output, output.text, details)
 
     def _load(self, plugin: PluginEntry, post: PostEventProxy | None) -> None:
         """Load a plugin; one that cannot be loaded is left out, which the post says."""
@@ -246,4 +271,10 @@ class CodeExecutor:
 
 
 def _warn(post: PostEventProxy, problem: str) -> None:
-    post.emit_execution_output("stderr", f"[warning] A plugin is left out. {problem}\n")
+    warning = LogRecorded(
+        execution_id=ExecutionId(post.post.id),
+        level="warning",
+        tag="plugins",
+        message=f"One is left out. {problem}",
+    )
+    post.emit_execution_event(warning)

@@ -10,7 +10,7 @@ from taskweaver_ext.ces.execution.contract import (
     execution_failure,
 )
 from taskweaver_ext.ces.execution.files_beneath import list_files
-from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionResult, ExecutionStatus
 from taskweaver_ext.config.settings import ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Post
 from taskweaver_ext.events.emitter import PostEventProxy
@@ -91,6 +91,7 @@ class CodeInterpreter(Role):
             is_verified=is_verified,
             is_contained=self._executor.is_contained,
             reason="; ".join(verdict.shell_uses) or f"It is {generated.language} code.",
+            execution_id=ExecutionId(post.post.id),
         )
         self.context.cancellation.check()
         if not answer.is_approved:

@@ -1,53 +1,78 @@
-"""Show what running code does, while it does it, in the events of a post.
+"""Pass on what running code says, while it says it, in the events of a post.
 
-Everything a person should see goes out as output: what the code prints, the value
-of its last line, what plugins log, and the error it ends with.
+Text goes out as output in few events, everything else as the typed event that it is, in the
+order in which it happened.
 """
 
 from __future__ import annotations
 
-from taskweaver_ext.ces.execution.events import DisplayProduced, ExecutionEvent, LogRecorded
-from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionResult, StreamName
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from taskweaver_ext.ces.execution.events import (
+    DisplayProduced,
+    DisplayUpdated,
+    ExecutionEvent,
+    ExecutionFinished,
+    InputSettled,
+    OutputProduced,
+)
+from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
 from taskweaver_ext.closing import Closeable
+from taskweaver_ext.events.display_files import DisplayFiles
 from taskweaver_ext.events.emitter import PostEventProxy
 from taskweaver_ext.events.output_batcher import OutputBatcher
 
+INTERVAL_SECONDS = 0.01
+"""Frontends pace their own drawing: a piece of output must not wait twice on its way."""
+
 
 class LiveOutput(Closeable):
-    """Pass the output of one execution on to a post, in few events and in order."""
+    """Pass on what one execution says to a post, in order."""
 
-    def __init__(self, post: PostEventProxy, execution_id: ExecutionId) -> None:
-        self._batcher = OutputBatcher(
-            lambda stream, text: post.emit_execution_output(stream, text, execution_id)
-        )
-        self._last_character = "\n"
+    def __init__(
+        self,
+        post: PostEventProxy,
+        execution_id: ExecutionId,
+        session_dir: Path,
+        *,
+        on_question_void: Callable[[ExecutionId], None],
+    ) -> None:
+        """Begin with an execution.
 
-    def on_output(self, stream: StreamName, text: str) -> None:
-        """Take what the code wrote."""
-        if text:
-            self._last_character = text[-1]
-            self._batcher.add(stream, text)
+        Args:
+            session_dir: Where large displays are kept.
+            on_question_void: Called when an answer to the code is not wanted any more.
+        """
+        self._post = post
+        self._execution_id = execution_id
+        self._display_files = DisplayFiles(session_dir)
+        self._on_question_void = on_question_void
+        self._batcher = OutputBatcher(self._emit_output, interval=INTERVAL_SECONDS)
+        self._offsets: Counter[StreamName] = Counter()
 
     def on_event(self, event: ExecutionEvent) -> None:
-        """Take what else happened; most of it is not for the eye."""
-        if isinstance(event, LogRecorded):
-            stream: StreamName = "stdout" if event.level == "info" else "stderr"
-            self._write_lines(stream, f"[{event.level}] {event.tag}: {event.message}")
-        elif isinstance(event, DisplayProduced):
-            text = event.bundle.get("text/plain")
-            if isinstance(text, str) and text:
-                self._write_lines("stdout", text)
-
-    def finish(self, result: ExecutionResult) -> None:
-        """Show the error that the code ended with, if there is one."""
-        if result.error:
-            self._write_lines("stderr", result.error)
+        """Receive what the execution says."""
+        if isinstance(event, OutputProduced):
+            self._batcher.add(event.stream, event.text)
+            return
+        self._batcher.flush()  # what was written before comes before
+        if isinstance(event, InputSettled | ExecutionFinished):
+            self._on_question_void(self._execution_id)
+        if isinstance(event, DisplayProduced | DisplayUpdated):
+            event = self._display_files.store(event)
+        self._post.emit_execution_event(event)
 
     def close(self) -> None:
         """Send what is still waiting."""
         self._batcher.close()
 
-    def _write_lines(self, stream: StreamName, text: str) -> None:
-        """Write whole lines, beginning a new one if something else stands there."""
-        start = "" if self._last_character == "\n" else "\n"
-        self.on_output(stream, f"{start}{text.rstrip()}\n")
+    def _emit_output(self, stream: StreamName, text: str) -> None:
+        offset = self._offsets[stream]
+        self._offsets[stream] += _utf8_size(text)
+        self._post.emit_execution_output(stream, text, self._execution_id, offset)
+
+
+def _utf8_size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -82,6 +82,9 @@ def test_an_event_has_the_documented_fields_with_its_values(name: str) -> None:
     assert values.pop("event") == name
     assert values.pop("execution_id") == "e1"
     assert {*values} == DOCUMENTED[name]
+    assert event_json.execution_event_from_json(
+        {"event": name, "execution_id": "e1", **values}
+    ) == (event)
     source = event.artifact if isinstance(event, ArtifactProduced) else event
     assert values == {field: getattr(source, field) for field in values}
 
@@ -94,11 +97,10 @@ def test_the_last_line_says_what_the_result_knows() -> None:
         error="too long",
         duration_seconds=1.5,
         variables_survived=False,
+        notices=[Notice(kind="host", message="something else")],
     )
 
-    values = parse(
-        event_json.finished_line(result, [Notice(kind="host", message="something else")])
-    )
+    values = parse(event_json.line_of(ExecutionFinished.of(result)))
 
     assert {*values} == DOCUMENTED["finished"] | {"event", "execution_id"}
     assert values == {
@@ -110,4 +112,5 @@ def test_the_last_line_says_what_the_result_knows() -> None:
         "duration_seconds": 1.5,
         "variables_survived": False,
         "notices": [{"kind": "host", "message": "something else"}],
+        "usage": {"peak_memory_bytes": None, "cpu_seconds": None},
     }

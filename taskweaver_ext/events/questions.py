@@ -1,0 +1,175 @@
+"""Questions to the person: asked by an event, answered once, from any frontend.
+
+A frontend reads `session_question` events and calls `answer`; one that would rather be called
+gives a function, which runs on a thread of its own. The first answer counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from taskweaver_ext.ces.execution.results import ExecutionId
+from taskweaver_ext.errors import SessionError
+from taskweaver_ext.events.emitter import SessionEventEmitter
+from taskweaver_ext.events.types import (
+    AnsweredExtra,
+    QuestionExtra,
+    QuestionId,
+    QuestionKind,
+    QuestionOutcome,
+    SessionEventType,
+)
+
+_CHOICES: dict[QuestionKind, tuple[QuestionOutcome, ...]] = {
+    "input": ("answered", "cancelled"),
+    "password": ("answered", "cancelled"),
+    "approval": ("approved", "edited", "refused"),
+}
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a question."""
+
+    outcome: QuestionOutcome
+    text: str = ""
+    """What was typed, the code that is to run instead, or why not."""
+
+
+AskPerson: TypeAlias = Callable[[], Answer]
+"""Asks a person and may take its time; what it returns is ignored if another frontend was first."""
+
+CANCELLED = Answer("cancelled")
+
+
+@dataclass(slots=True, eq=False)
+class _OpenQuestion:
+    details: QuestionExtra
+    answer: Answer | None = None
+    is_closed: threading.Event = field(default_factory=threading.Event)
+
+
+class Questions:
+    """The open questions of one session.
+
+    Threads:
+        Everything is safe from any thread. `_lock` guards `_open` and each question's answer, and
+        is not held while an event is emitted. `ask` waits until `answer` or `cancel`.
+    """
+
+    def __init__(self, emitter: SessionEventEmitter) -> None:
+        self.accepts_answers = False
+        """Whether a frontend reads the events and answers, without a function to be called."""
+        self._emitter = emitter
+        self._lock = threading.Lock()
+        self._open: dict[QuestionId, _OpenQuestion] = {}
+
+    @property
+    def open_questions(self) -> list[QuestionExtra]:
+        """What a person is being asked now, oldest first."""
+        with self._lock:
+            return [question.details for question in self._open.values()]
+
+    def ask(
+        self,
+        kind: QuestionKind,
+        prompt: str,
+        execution_id: ExecutionId,
+        ask_person: AskPerson | None = None,
+        *,
+        language: str = "",
+        code: str = "",
+        reasons: Sequence[str] = (),
+    ) -> Answer:
+        """Ask, and wait for the answer of any frontend; cancelled where none can come."""
+        if ask_person is None and not self.accepts_answers:
+            return CANCELLED
+        details: QuestionExtra = {
+            "question_id": f"question-{secrets.token_hex(4)}",
+            "kind": kind,
+            "prompt": prompt,
+            "execution_id": execution_id,
+            "choices": list(_CHOICES[kind]),
+        }
+        if kind == "approval":
+            details |= {"language": language, "code": code, "reasons": list(reasons)}
+        question = _OpenQuestion(details)
+        with self._lock:
+            self._open[details["question_id"]] = question
+        self._emitter.emit_session_event(SessionEventType.session_question, prompt, details)
+        if ask_person is not None:
+            threading.Thread(
+                target=self._call,
+                args=(question, ask_person),
+                name="taskweaver-question",
+                daemon=True,  # it may wait for a person who never answers
+            ).start()
+        question.is_closed.wait()
+        return question.answer or CANCELLED
+
+    def answer(self, question_id: QuestionId, outcome: QuestionOutcome, text: str = "") -> None:
+        """Answer a question; the first answer counts.
+
+        Args:
+            outcome: One of the question's `choices`.
+            text: What was typed, the edited code, or why it was refused.
+
+        Raises:
+            SessionError: It is not open any more, or ever was, or cannot end like that.
+        """
+        with self._lock:
+            question = self._open.get(question_id)
+        if question is None:
+            raise SessionError(
+                f"Question {question_id!r} is not open: it was answered or has become void."
+            )
+        choices = _CHOICES[question.details["kind"]]
+        if outcome not in choices:
+            raise SessionError(
+                f"{outcome!r} is no answer to this question. Use one of: {', '.join(choices)}."
+            )
+        if not self._close(question, Answer(outcome, text)):
+            raise SessionError(f"Question {question_id!r} has just been answered.")
+
+    def cancel(self, execution_id: ExecutionId | None = None) -> None:
+        """Close the questions of an execution, or all of them: answers are not wanted any more."""
+        with self._lock:
+            void = [
+                question
+                for question in self._open.values()
+                if execution_id in (None, question.details["execution_id"])
+            ]
+        for question in void:
+            self._close(question, CANCELLED)
+
+    def _call(self, question: _OpenQuestion, ask_person: AskPerson) -> None:
+        try:
+            answer = ask_person()
+        except Exception:  # a frontend's own; the code that asks must not wait for ever
+            _logger.exception("Asking a person failed; the question counts as cancelled.")
+            answer = CANCELLED
+        self._close(question, answer)
+
+    def _close(self, question: _OpenQuestion, answer: Answer) -> bool:
+        details = question.details
+        with self._lock:
+            if self._open.pop(details["question_id"], None) is None:
+                return False
+            question.answer = answer
+        extra: AnsweredExtra = {
+            "question_id": details["question_id"],
+            "outcome": answer.outcome,
+        }
+        if details["kind"] != "password" and answer.outcome in ("answered", "edited"):
+            extra["answer"] = answer.text
+        try:
+            self._emitter.emit_session_event(SessionEventType.session_answered, "", extra)
+        finally:
+            question.is_closed.set()
+        return True
