@@ -126,7 +126,7 @@ class CodeInterpreter(Role):
             problem = "\n".join(self._inspect(generated).errors)
             if not problem:
                 return answer
-            why = f"The edited code cannot run: {problem}"
+            why = f"The edited code cannot run; edit it again, or decline it. {problem}"
             answer = self._decide(generated, why, is_verified=False)
             self.context.cancellation.check()
         return ApprovalAnswer(False, reason=problem) if problem else answer

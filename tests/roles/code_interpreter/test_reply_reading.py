@@ -75,11 +75,11 @@ def read(
 def outcome(
     generated: GeneratedCode | GeneratedText | None, post: Post, listener: Listener
 ) -> Outcome:
-    is_code = isinstance(generated, GeneratedCode)
+    code = generated if isinstance(generated, GeneratedCode) else None
     held = [one.content for one in post.get_attachment(AttachmentType.reply_content)]
     return Outcome(
-        code=generated.code if is_code else None,
-        language=generated.language if is_code else "",
+        code=code.code if code else None,
+        language=code.language if code else "",
         answer=generated.text if isinstance(generated, GeneratedText) else "",
         panel_code=listener.code_of_panel(),
         statuses=listener.statuses_of_panel(),
@@ -98,6 +98,7 @@ def channels(decision: str, *codes: str) -> str:
 
 
 TOOL = '{"tool_call": {"tool_id": "exec_tools.execute_code_python", "params": {"contract": []}}}'
+TOOL_AND_ANSWER = '{"action": "complete", "final_answer": "no", ' + TOOL[1:]
 
 
 # A grammar of replies, good and broken.
@@ -261,6 +262,7 @@ def test_the_panel_shows_what_runs_and_its_status_ends(
         (JsonReading, '<think>{"reply_content": "draft"}</think>{"reply_content": "real"}', "real"),
         (JsonReading, '{"reply_content": "print(1)"} </think>', "print(1)"),
         (JsonReading, '<think>never ends {"reply_content": "x"}', "x"),
+        (JsonReading, 'hm {"reply_content": "draft</think>{"reply_content": "real"}', "real"),
         (JsonReading, r'{"response": "{\"reply_content\": \"a\\nb\"}"}', "a\nb"),
         (JsonReading, '{"reply_content": ["a", "b"]}', "a\nb"),
         (JsonReading, "So:\n```python\nx = 1\ny = 2\n```\nThat is all.", "x = 1\ny = 2"),
@@ -275,6 +277,7 @@ def test_the_panel_shows_what_runs_and_its_status_ends(
         (ChannelReading, "<channel:code>x = 1</channel:code>" + channels(TOOL), "x = 1"),
         (ChannelReading, channels(TOOL.replace('{"tool_id"', r'{"a": "\d", "tool_id"'), "x"), "x"),
         (ChannelReading, "```py\nno()\n```" + channels(TOOL, "x = 1"), "x = 1"),
+        (ChannelReading, channels(TOOL_AND_ANSWER, "x"), "x"),
     ],
 )  # fmt: skip
 def test_what_runs_is_shown_whatever_the_form(
@@ -284,6 +287,7 @@ def test_what_runs_is_shown_whatever_the_form(
 
     assert (seen.code, seen.panel_code, seen.attached) == (code, code, code)
     assert (seen.language, seen.statuses) == ("python", ["gen", "exec", "done"])
+    assert (seen.answer, seen.message) == ("", "")
 
 
 @pytest.mark.parametrize("size", [1, 1000])
@@ -332,6 +336,31 @@ def test_the_prefix_of_the_project_is_part_of_the_python_code(
     seen = read(JsonReading, reply, size, prefix=PREFIX)
 
     assert (seen.code, seen.panel_code, seen.attached) == (code, code, code)
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize(
+    ("kind", "beginning"),
+    [
+        (JsonReading, '{"response": {"reply_type": "python", "reply_content": "x = 1\\nprint('),
+        (JsonReading, "So:\n```python\nx = 1\nprint("),
+        (ChannelReading, channels(TOOL, "x = 1\nprint(")[: -len("</channel:code>")]),
+        (ChannelReading, "So:\n```python\nx = 1\nprint("),
+    ],
+)
+def test_code_is_shown_while_it_is_written(
+    kind: type[ReplyReading], beginning: str, size: int
+) -> None:
+    emitter, listener = SessionEventEmitter(), Listener()
+    emitter.start_round(RoundId("r1"))
+    with emitter.subscribe(listener):
+        reading = kind(emitter.create_post_proxy("X"), LANGUAGES)
+
+        for start in range(0, len(beginning), size):
+            reading.feed(beginning[start : start + size])
+
+        assert listener.code_of_panel() == "x = 1\nprint("
+        assert listener.statuses_of_panel() == ["gen"]
 
 
 def new_reading(kind: type[ReplyReading]) -> Callable[[str], object]:
