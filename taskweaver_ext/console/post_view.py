@@ -81,6 +81,8 @@ class PostView:
         self._code_source = ""
         """Code comes twice, as an attachment and to the panel; what begins is what is shown."""
         self._code = ""
+        self._code_id = ""
+        self._panel_code_label = "code"
         self._step = ""
         self._stop_state = ""
         self._plans = plans
@@ -119,7 +121,9 @@ class PostView:
             self._step += text
         is_code = kind is AttachmentType.reply_content
         if is_code:
-            self._code += text
+            # Another attachment of code takes the place of the one before it.
+            self._code = self._code + text if self._code_id == extra["id"] else text
+            self._code_id = extra["id"]
         if text and self._plan is not None and self._plan["id"] != extra["id"]:
             self._end_plan()
         if text and kind in _PLANS:
@@ -273,8 +277,11 @@ class PostView:
         if self._repeats("panel"):
             return
         key = f"code {extra['execution_id']}"
+        if extra["index"] == 0 and self._open_key == key:
+            self._finish_open()
         if text and self._open_key != key:
-            self._begin_text(key, "code", "", extra.get("language") or self._language())
+            label, self._panel_code_label = self._panel_code_label, "new code"
+            self._begin_text(key, label, "", extra.get("language") or self._language())
         if self._open_key == key:
             self._feed_text(text)
             if extra["completed"]:

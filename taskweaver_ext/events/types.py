@@ -240,7 +240,7 @@ class CodeExecExtra(TypedDict):
     format: Literal["text", "json"]
     title: str
     index: int
-    """Counts the pieces of one `sub_type`, from 0."""
+    """Counts the pieces of one `sub_type`, from 0; code that begins again at 0 replaces it."""
     completed: bool
     execution_id: ExecutionId
     artifact_name: NotRequired[str]

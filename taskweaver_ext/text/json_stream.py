@@ -27,6 +27,14 @@ import re
 from dataclasses import dataclass, field
 
 from taskweaver_ext.errors import ProtocolError
+from taskweaver_ext.text.json_strings import (
+    CUT_ESCAPE,
+    ESCAPE_LENGTH,
+    WRONG_ESCAPE,
+    end_of_body,
+    ends_with_high_surrogate,
+    unescaped,
+)
 
 MAX_DEPTH = 1000
 MAX_NUMBER_LENGTH = 1000
@@ -35,28 +43,6 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _WORD = re.compile(r'[^ \t\n\r,:"\[\]{}]*')
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _LITERALS = frozenset({"true", "false", "null"})
-
-# Whole characters of a string: not all at once, because each turn of a repeated group is
-# remembered, and not possessive, because groups that are lose text before Python 3.11.5.
-_STRING_BODY = re.compile(r'(?:[^"\\]+|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})){0,1000}')
-_CUT_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
-_WRONG_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?.", re.DOTALL)
-_HIGH_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}")
-_ESCAPE = re.compile(
-    r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\u(.{4})|\\(.)"
-)
-_ESCAPE_LENGTH = len("\\uXXXX")
-_SHORT_ESCAPES = {
-    '"': '"',
-    "\\": "\\",
-    "/": "/",
-    "b": "\b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-}
-_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,17 +167,17 @@ class JsonStringScanner:
         self._expected = _Expected.COMMA_OR_END if self._containers else _Expected.NOTHING
 
     def _read_string(self, data: str, at: int, pieces: list[JsonStringPiece]) -> int:
-        end = _end_of_body(data, at)
-        if end == len(data) or _CUT_ESCAPE.match(data, end):
+        end = end_of_body(data, at)
+        if end == len(data) or CUT_ESCAPE.match(data, end):
             decided = end
-            if _ends_with_high_surrogate(data, at, end):
-                decided -= _ESCAPE_LENGTH
+            if ends_with_high_surrogate(data, at, end):
+                decided -= ESCAPE_LENGTH
             self._held = data[decided:]
             self._say(data[at:decided], pieces, completed=False)
             return len(data)
         if data[end] != '"':
             self._say(data[at:end], pieces, completed=False)
-            wrong = data[end : _end(_WRONG_ESCAPE, data, end)]
+            wrong = data[end : _end(WRONG_ESCAPE, data, end)]
             raise self._invalid(end, f"no such escape: {wrong!r}")
         self._say(data[at:end], pieces, completed=True)
         if self._key is None:
@@ -206,7 +192,7 @@ class JsonStringScanner:
         if self._key is not None:
             self._key.add(raw)
         elif self._place is not None and self._place.path and (raw or completed):
-            pieces.append(JsonStringPiece(self._place.path, _unescaped(raw), completed))
+            pieces.append(JsonStringPiece(self._place.path, unescaped(raw), completed))
 
     def _read_word(self, data: str, at: int) -> int:
         end = _end(_WORD, data, at)
@@ -328,8 +314,8 @@ class _KeyText:
         room = self._limit + 1 - len(self.text)
         if room > 0:
             # Twelve characters (a surrogate pair) make at least one: more than that cannot fit.
-            can_fit = len(raw) <= room * 2 * _ESCAPE_LENGTH
-            self.text += (_unescaped(raw) if can_fit else raw)[:room]
+            can_fit = len(raw) <= room * 2 * ESCAPE_LENGTH
+            self.text += (unescaped(raw) if can_fit else raw)[:room]
 
 
 def _add_path(root: _Place, path: str) -> None:
@@ -347,33 +333,3 @@ def _end(pattern: re.Pattern[str], data: str, at: int) -> int:
     """Return where a pattern ends, which is where it begins when it does not match."""
     match = pattern.match(data, at)
     return at if match is None else match.end()
-
-
-def _end_of_body(data: str, at: int) -> int:
-    """Return where the whole characters of a string end."""
-    while (end := _end(_STRING_BODY, data, at)) > at:
-        at = end
-    return at
-
-
-def _ends_with_high_surrogate(data: str, start: int, end: int) -> bool:
-    escape = end - _ESCAPE_LENGTH
-    if escape < start or not _HIGH_SURROGATE.fullmatch(data, escape, end):
-        return False
-    before = data[start:escape]
-    # After an odd number of backslashes the last one is escaped: the rest is plain text.
-    return (len(before) - len(before.rstrip("\\"))) % 2 == 0
-
-
-def _unescaped(raw: str) -> str:
-    return _ESCAPE.sub(_character_of, raw) if "\\" in raw else raw
-
-
-def _character_of(escape: re.Match[str]) -> str:
-    high, low, single, short = escape.groups()
-    if high:
-        return chr(0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00)
-    if single:
-        code = int(single, 16)
-        return _REPLACEMENT if 0xD800 <= code <= 0xDFFF else chr(code)
-    return _SHORT_ESCAPES[short]

@@ -16,6 +16,7 @@ from taskweaver_ext.console.transcript import Transcript
 from taskweaver_ext.conversation import AttachmentType, RoundId
 from taskweaver_ext.events.emitter import PostEventProxy, SessionEventEmitter
 from taskweaver_ext.events.types import SessionEventType
+from taskweaver_ext.streaming.exec_panel import ExecPanel
 from taskweaver_ext.streaming.exec_widget import ExecWidget
 
 DECISION = {
@@ -114,6 +115,31 @@ def test_the_panel_shows_program_contract_code_and_timings(
         " │   hello",
         " │   (written in 1.0 s, ran in 1.0 s)",
         " ╰──● sending message to Planner",
+    ]
+
+
+def test_code_that_replaces_other_code_is_shown_as_new(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("CodeInterpreter")
+    panel = ExecPanel(ExecutionId("e1"), post.emit_code_exec, lambda: 0.0)
+    panel.add_code("draft()")
+    panel.restart_code()
+    panel.add_code("first(")
+    panel.add_code(")")
+    panel.finish_generation()
+    post.update_attachment("first()", AttachmentType.reply_content)
+    panel.replace_code("edited()")
+    post.update_attachment("edited()", AttachmentType.reply_content)
+
+    post.end()
+
+    assert transcript.pop_rows() == [
+        " ╭───< CodeInterpreter >",
+        " ├─► [code] draft()",
+        " ├─► [new code] first()",
+        " ├─► [new code] edited()",
+        " ╰──●",
     ]
 
 

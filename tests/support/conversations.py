@@ -131,11 +131,12 @@ class Listener(SessionEventHandler):
         ]
 
     def code_of_panel(self) -> str:
-        return "".join(
-            event.msg
-            for event in self.events
-            if "sub_type" in event.extra and event.extra["sub_type"] == "code_exec.code"
-        )
+        """The code that the panel shows; a piece with the index 0 begins it."""
+        code = ""
+        for event in self.events:
+            if "sub_type" in event.extra and event.extra["sub_type"] == "code_exec.code":
+                code = event.msg if event.extra["index"] == 0 else code + event.msg
+        return code
 
 
 def attached(post: Post, kind: AttachmentType) -> str:

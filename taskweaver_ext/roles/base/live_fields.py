@@ -41,27 +41,43 @@ class LiveFields:
             return
         self._shown.setdefault(field, []).append(text)
 
-    def complete(self, fields: Mapping[str, str]) -> None:
-        """Complete what is shown, now that the whole reply is known."""
-        for field, attachment_type in self._types.items():
-            value = fields.get(field, "")
-            shown = "".join(self._shown[field]) if field in self._shown else None
-            if shown is not None and not value.startswith(shown):
-                # The stream was read otherwise than the whole: the whole is right.
-                self._post.post.del_attachment([attachment_type])
-                del self._ids[field]
-                shown = None
-            if value or shown is not None:
-                self._attach(field, value[len(shown or "") :], is_end=True)
-        if self._message_field in fields:
-            self._complete_message(fields[self._message_field])
-
-    def _complete_message(self, value: str) -> None:
-        shown = "".join(self._shown.get(self._message_field, ()))
-        if not value.startswith(shown):
+    def restart(self, field: str) -> None:
+        """Take back what is shown of a field; what follows is shown in its place."""
+        self._shown.pop(field, None)
+        taken_back = self._ids.pop(field, None)
+        if field == self._message_field:
             self._post.post.message = ""
-            shown = ""
-        self._post.update_message(value[len(shown) :], is_end=True)
+        elif taken_back is not None:
+            kept = [one for one in self._post.post.attachment_list if one.id != taken_back]
+            self._post.post.attachment_list = kept
+
+    def replace(self, field: str, text: str, extra: object = None) -> None:
+        """Let an attachment that is complete take the place of what is shown of a field."""
+        self.restart(field)
+        attachment = self._post.update_attachment(text, self._types[field], extra)
+        self._ids[field] = attachment.id
+
+    def complete(self, fields: Mapping[str, str]) -> None:
+        """Complete what is shown, now that the whole reply is known.
+
+        A role may settle for another value than the reply has (`py` is `python`).
+        """
+        for field in self._types:
+            value = fields.get(field, "")
+            rest = self._not_shown(field, value)
+            if value or field in self._shown:
+                self._attach(field, rest, is_end=True)
+        if self._message_field in fields:
+            rest = self._not_shown(self._message_field, fields[self._message_field])
+            self._post.update_message(rest, is_end=True)
+
+    def _not_shown(self, field: str, value: str) -> str:
+        """Return what is left of a value; what is shown of another one is taken back."""
+        shown = "".join(self._shown.get(field, ()))
+        if not value.startswith(shown):
+            self.restart(field)
+            return value
+        return value[len(shown) :]
 
     def _attach(self, field: str, text: str, *, is_end: bool) -> None:
         attachment = self._post.update_attachment(

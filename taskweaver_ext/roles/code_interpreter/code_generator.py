@@ -21,13 +21,13 @@ from taskweaver_ext.roles.base.prompts import append_missing, fill, load_example
 from taskweaver_ext.roles.base.role import PLANNER, USER, Memory, RoleContext
 from taskweaver_ext.roles.code_interpreter.channel_form import TOOL_PREFIX, ChannelForm
 from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
-from taskweaver_ext.roles.code_interpreter.generated import (
-    Form,
+from taskweaver_ext.roles.code_interpreter.json_form import JsonForm
+from taskweaver_ext.roles.code_interpreter.reply_reading import Form, ReplyReading
+from taskweaver_ext.roles.code_interpreter.shown_reply import (
+    EDITED,
     GeneratedCode,
     GeneratedText,
-    ReplyReader,
 )
-from taskweaver_ext.roles.code_interpreter.json_form import JsonForm
 
 MAX_LISTED_FILES = 30
 
@@ -54,7 +54,7 @@ class CodeGenerator:
         self._executor = executor
         self._approval = approval
         form: type[Form] = JsonForm if reply_form == "json" else ChannelForm
-        self._form = form(executor.languages)
+        self._form = form(executor.languages, context.config.code_interpreter.code_prefix)
         settings = context.config.code_generator
         llm_alias = settings.llm_alias or context.config.code_interpreter.llm_alias
         self._caller = ModelCaller(context, llm_alias, "code_generator")
@@ -86,15 +86,15 @@ class CodeGenerator:
             RoundCancelledError: The round was stopped.
             ModelError: There was no reply.
         """
-        reply, reader = self._history.ask_until_it_fits(lambda: self._ask(memory, post))
+        reply, reading = self._history.ask_until_it_fits(lambda: self._ask(memory, post))
         try:
-            return reply, reader.finish(reply)
+            return reply, reading.finish(reply)
         except UnusableReplyError as problem:
-            reader.abandon(str(problem))
+            reading.abandon(str(problem))
             return reply, problem
 
-    def _ask(self, memory: Memory, post: PostEventProxy) -> tuple[ModelReply, ReplyReader]:
-        reader = self._form.reader(post)
+    def _ask(self, memory: Memory, post: PostEventProxy) -> tuple[ModelReply, ReplyReading]:
+        reading = self._form.read(post)
         rounds = memory.rounds_of(self._alias)
         contents = self._executor.kernel_contents()
         messages = self._history.messages(self._head(contents), rounds, self._render, post)
@@ -108,12 +108,12 @@ class CodeGenerator:
                 post,
                 schema=self._form.schema(),
                 max_tokens=self._history.reply_tokens,
-                on_text=reader.feed,
+                on_text=reading.feed,
             )
         except BaseException as error:
-            reader.abandon(str(error) or type(error).__name__)
+            reading.abandon(str(error) or type(error).__name__)
             raise
-        return reply, reader
+        return reply, reading
 
     def _head(self, contents: KernelContents | None) -> list[Message]:
         form, schema = self._prompt[self._form.prompt_name], self._form.schema()
@@ -185,9 +185,10 @@ def _feedback(post: Post) -> list[Message]:
         return next(reversed(post.get_attachment(kind)), None)
 
     status = last(AttachmentType.execution_status)
-    if status is None or last(AttachmentType.reply_content) is None:
+    code = last(AttachmentType.reply_content)
+    if status is None or code is None:
         return []
-    parts = []
+    parts = ["The user has edited the code."] if code.extra == EDITED else []
     verification = last(AttachmentType.verification)
     error = last(AttachmentType.code_error)
     if verification is not None and verification.content == "INCORRECT" and error is not None:

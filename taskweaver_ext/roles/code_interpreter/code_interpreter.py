@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskweaver_ext.approval import Approval
+from taskweaver_ext.approval import Approval, ApprovalAnswer
 from taskweaver_ext.ces.execution.contract import (
     ContractCheck,
     ExecutionFailure,
@@ -19,14 +19,17 @@ from taskweaver_ext.roles.base.prompts import fill
 from taskweaver_ext.roles.base.role import Memory, Role, RoleContext, RoleEntry
 from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
 from taskweaver_ext.roles.code_interpreter.code_generator import CodeGenerator
-from taskweaver_ext.roles.code_interpreter.generated import GeneratedCode, GeneratedText
 from taskweaver_ext.roles.code_interpreter.result_text import (
     artifact_paths,
     describe_result,
     status_name,
 )
+from taskweaver_ext.roles.code_interpreter.shown_reply import GeneratedCode, GeneratedText
 from taskweaver_ext.roles.code_interpreter.verification import Verdict, inspect_python
 from taskweaver_ext.streaming.code_cleaning import find_leftover
+
+MAX_EDITS = 10
+"""How often a person is asked about code that was edited and still cannot run."""
 
 
 class CodeInterpreter(Role):
@@ -78,21 +81,23 @@ class CodeInterpreter(Role):
             return self._run(post, memory, generated)
 
     def _run(self, post: PostEventProxy, memory: Memory, generated: GeneratedCode) -> Post:
+        try:
+            return self._check_and_run(post, memory, generated)
+        except BaseException as error:  # the panel must not go on for ever
+            reason = str(error) or type(error).__name__
+            generated.panel.finish_execution(ExecutionFailure(code="stopped", message=reason))
+            raise
+
+    def _check_and_run(
+        self, post: PostEventProxy, memory: Memory, generated: GeneratedCode
+    ) -> Post:
         post.update_status("checking the code")
         verdict = self._inspect(generated)
         if verdict.errors:
             self._refuse(post, generated, "\n".join(verdict.errors))
             self._try_again_or_report(post, memory, self._generator.advice_on("code"))
             return post.end()
-        is_verified = generated.language == "python" and not verdict.shell_uses
-        answer = self._approval.decide(
-            generated.language,
-            generated.code,
-            is_verified=is_verified,
-            is_contained=self._executor.is_contained,
-            reason="; ".join(verdict.shell_uses) or f"It is {generated.language} code.",
-            execution_id=ExecutionId(post.post.id),
-        )
+        answer = self._approve(generated, verdict, ExecutionId(post.post.id))
         self.context.cancellation.check()
         if not answer.is_approved:
             self._refuse(post, generated, f"It was not allowed to run. {answer.reason}".strip())
@@ -101,23 +106,69 @@ class CodeInterpreter(Role):
             else:
                 self._try_again_or_report(post, memory, "Do it in another way.")
             return post.end()
-        is_checked = is_verified and self._settings.code_verification_on
+        is_judged = _can_be_judged(generated, self._inspect(generated))
+        is_checked = is_judged and self._settings.code_verification_on
         post.update_attachment("CORRECT" if is_checked else "NONE", AttachmentType.verification)
-        return self._execute(post, memory, generated, answer.code or generated.code)
+        return self._execute(post, memory, generated)
+
+    def _approve(
+        self, generated: GeneratedCode, verdict: Verdict, execution_id: ExecutionId
+    ) -> ApprovalAnswer:
+        """Ask for approval where that is needed; code that is edited then is verified again."""
+        why = "; ".join(verdict.shell_uses) or f"It is {generated.language} code."
+        is_verified = _can_be_judged(generated, verdict)
+        answer = self._decide(generated, why, execution_id, is_verified=is_verified)
+        problem = ""
+        for _ in range(MAX_EDITS):
+            if not answer.is_approved:
+                return answer
+            if answer.code in (None, "", generated.code):
+                break
+            generated.shown.replace_code(answer.code)
+            problem = "\n".join(self._inspect(generated).errors)
+            if not problem:
+                return answer
+            why = f"The edited code cannot run; edit it again, or decline it. {problem}"
+            answer = self._decide(generated, why, execution_id, is_verified=False)
+            self.context.cancellation.check()
+        return ApprovalAnswer(False, reason=problem) if problem else answer
+
+    def _decide(
+        self, generated: GeneratedCode, why: str, execution_id: ExecutionId, *, is_verified: bool
+    ) -> ApprovalAnswer:
+        return self._approval.decide(
+            generated.language,
+            generated.code,
+            is_verified=is_verified,
+            is_contained=self._executor.is_contained,
+            reason=why,
+            execution_id=execution_id,
+        )
 
     def _inspect(self, generated: GeneratedCode) -> Verdict:
-        leftover = find_leftover(generated.code, generated.language)
+        code = generated.code
+        leftover = find_leftover(code, generated.language)
         if leftover is not None:
             return Verdict((leftover.message,))
         if generated.language != "python":
             return Verdict()
-        verdict = inspect_python(
-            generated.code,
+        verdict = self._judge(code)
+        prefix = self._settings.code_prefix
+        if prefix and code.startswith(prefix):
+            # It is the project's own, and may do what a model's code may not.
+            own = self._judge(prefix)
+            verdict = Verdict(
+                tuple(error for error in verdict.errors if error not in own.errors),
+                tuple(use for use in verdict.shell_uses if use not in own.shell_uses),
+            )
+        return verdict if self._settings.code_verification_on else Verdict((), verdict.shell_uses)
+
+    def _judge(self, code: str) -> Verdict:
+        return inspect_python(
+            code,
             blocked_functions=self._settings.blocked_functions,
             allowed_modules=self._settings.allowed_modules,
         )
-        is_on = self._settings.code_verification_on
-        return verdict if is_on else Verdict((), verdict.shell_uses)
 
     def _refuse(self, post: PostEventProxy, generated: GeneratedCode, reason: str) -> None:
         """Say in the post why its code does not run."""
@@ -129,15 +180,11 @@ class CodeInterpreter(Role):
         )
         post.update_message(f"The code was not run. {reason}")
 
-    def _execute(
-        self, post: PostEventProxy, memory: Memory, generated: GeneratedCode, code: str
-    ) -> Post:
+    def _execute(self, post: PostEventProxy, memory: Memory, generated: GeneratedCode) -> Post:
         panel = generated.panel
-        if generated.language == "python" and self._settings.code_prefix:
-            code = f"{self._settings.code_prefix}\n{code}"
         before = list_files(self._executor.cwd) if panel.contract else None
         panel.start_execution()
-        result = self._executor.run(generated.language, code, post)
+        result = self._executor.run(generated.language, generated.code, post)
         check = check_contract(self._executor.cwd, panel.contract, before) if before else None
         failure = execution_failure(
             has_run_well=result.is_success,
@@ -180,6 +227,11 @@ class CodeInterpreter(Role):
         if not post.message_is_end:
             post.update_message(f" (given up after {attempts} attempts)")
         post.update_send_to(memory.asker_of(self.alias))
+
+
+def _can_be_judged(generated: GeneratedCode, verdict: Verdict) -> bool:
+    """Whether code is of the kind that verification can judge."""
+    return generated.language == "python" and not verdict.shell_uses
 
 
 def _last_line(error: str | None) -> str | None:

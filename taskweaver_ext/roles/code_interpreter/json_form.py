@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from taskweaver_ext.ces.programs.languages import canonical_name
 from taskweaver_ext.conversation import Post
@@ -12,19 +12,17 @@ from taskweaver_ext.roles.base.correction import UnusableReplyError
 from taskweaver_ext.roles.base.live_fields import shown_fields
 from taskweaver_ext.roles.base.model_caller import ModelReply
 from taskweaver_ext.roles.base.prompts import as_reply, reply_schema
-from taskweaver_ext.roles.base.reply_json import ReplyFieldStream, parse_reply
-from taskweaver_ext.roles.code_interpreter.generated import (
+from taskweaver_ext.roles.base.reply_json import FieldPiece, ReplyFieldReader
+from taskweaver_ext.roles.code_interpreter.reply_reading import Form, ReplyReading
+from taskweaver_ext.roles.code_interpreter.shown_reply import (
     ATTACHMENTS,
-    MESSAGE,
-    Form,
+    CONTENT,
+    TEXT,
+    THOUGHT,
+    TYPE,
     GeneratedCode,
     GeneratedText,
-    ReplyReader,
-    find_code_block,
 )
-from taskweaver_ext.streaming.code_cleaning import clean_code
-
-TEXT = "text"
 
 
 class JsonForm(Form):
@@ -36,80 +34,90 @@ class JsonForm(Form):
         """Return the JSON schema; what should stream early comes first."""
         return reply_schema(
             {
-                "thought": {"type": "string", "description": "What the code will do, and why."},
-                "reply_type": {"type": "string", "enum": [*self._languages, TEXT]},
-                "reply_content": {
+                THOUGHT: {"type": "string", "description": "What the code will do, and why."},
+                TYPE: {"type": "string", "enum": [*self._languages, TEXT]},
+                CONTENT: {
                     "type": "string",
                     "description": "The code alone, or the answer in words.",
                 },
             }
         )
 
-    def reader(self, post: PostEventProxy) -> JsonReader:
+    def read(self, post: PostEventProxy) -> JsonReading:
         """Begin to read a reply."""
-        return JsonReader(post, self._languages)
+        return JsonReading(post, self._languages, self._code_prefix)
 
     def reply_text(self, post: Post) -> str:
         """Return what the model had written for a post."""
         fields = shown_fields(post, ATTACHMENTS)
-        if "reply_content" not in fields:
-            fields |= {"reply_type": TEXT, "reply_content": post.message}
+        if CONTENT not in fields:
+            fields |= {TYPE: TEXT, CONTENT: post.message}
         return as_reply(fields)
 
 
-class JsonReader(ReplyReader):
+class JsonReading(ReplyReading):
     """One reply as it arrives."""
 
-    def __init__(self, post: PostEventProxy, languages: Sequence[str]) -> None:
-        super().__init__(post, languages)
-        self._fields = ReplyFieldStream(ATTACHMENTS)
-        self._reply_type = ""
+    def __init__(
+        self, post: PostEventProxy, languages: Sequence[str], code_prefix: str = ""
+    ) -> None:
+        super().__init__(post, languages, code_prefix)
+        self._fields = ReplyFieldReader(ATTACHMENTS)
+        self._type: list[str] = []
 
     def feed(self, text: str) -> None:
-        """Show the next piece of the reply."""
-        for piece in self._fields.feed(text):
-            if piece.name == "reply_type":
-                self._reply_type += piece.text
-            if piece.name != "reply_content":
-                self._live.add(piece.name, piece.text)
-            elif self._reply_type.strip().lower() == TEXT:
-                self._live.add(MESSAGE, piece.text)
-            else:
-                self._show_code(self._fence.feed(piece.text))
+        """Read and show the next piece of the reply."""
+        self._receive(self._fields.feed(text))
+        if self._block is not None:
+            self._block.feed(text)
 
     def finish(self, reply: ModelReply) -> GeneratedCode | GeneratedText:
-        """Make sense of the whole reply, or raise UnusableReplyError."""
-        fields = parse_reply(reply.text, ATTACHMENTS) or _fields_of_block(reply)
+        """Complete what is shown, and return it, or raise UnusableReplyError."""
+        self._receive(self._fields.close())
+        fields = self._fields.texts
         if fields is None:
-            what = "is no JSON with the fields of the schema" if reply.text.strip() else "is empty"
-            raise UnusableReplyError(reply.problem or f"The reply {what}.")
-        content = fields.get("reply_content", "")
+            self._accept_block(reply, "The reply is no JSON with the fields of the schema.")
+        else:
+            self._shown.choose(self._kind())
+        kind, content = self._shown.kind, self._shown.content
+        thought = {THOUGHT: (fields or {}).get(THOUGHT, "")}
         if not content.strip():
             raise UnusableReplyError(reply.problem or "The reply lacks reply_content.")
-        language = canonical_name(fields.get("reply_type", "").strip() or "python")
-        if language == TEXT:
-            del fields["reply_content"]
-            self._live.complete({**fields, MESSAGE: content})
+        if kind == TEXT:
+            self._shown.finish_text({**thought, TYPE: TEXT}, content)
             return GeneratedText(content)
-        if language not in self._languages:
+        if kind not in self._languages:
             known = ", ".join([*self._languages, TEXT])
-            raise UnusableReplyError(f"reply_type must be one of {known}, not {language!r}.")
-        code = clean_code(content)
-        self._show_code(self._fence.close())
-        self._panel.open(language)
-        self._live.complete({**fields, "reply_type": language, "reply_content": code})
-        return GeneratedCode(language, code, self._panel)
+            raise UnusableReplyError(f"reply_type must be one of {known}, not {kind!r}.")
+        if failure := self._shown.finish_code(thought):
+            raise UnusableReplyError(failure.message)
+        return GeneratedCode(self._shown)
 
-    def _show_code(self, code: str) -> None:
-        if code:
-            self._panel.open(canonical_name(self._reply_type.strip() or "python"))
-            self._panel.feed_code(code)
-            self._live.add("reply_content", code)
+    def _kind(self) -> str:
+        return canonical_name("".join(self._type).strip() or "python")
 
+    def _receive(self, pieces: Iterable[FieldPiece]) -> None:
+        if self._fields.has_begun:
+            self._drop_block()
+        for piece in pieces:
+            if piece.restarts:
+                self._restart(piece.name)
+            if piece.name == CONTENT:
+                self._shown.add_content(piece.text)
+            elif piece.name:
+                self._shown.add(piece.name, piece.text)
+            if piece.name == TYPE:
+                self._type.append(piece.text)
+                # Given twice, it is settled when all is known: code must not come and go.
+                if piece.completed and not self._shown.kind:
+                    self._shown.choose(self._kind())
 
-def _fields_of_block(reply: ModelReply) -> dict[str, str] | None:
-    """Accept a whole reply in words with one block of code in it."""
-    block = None if reply.problem else find_code_block(reply.text)
-    if block is None or not block[1].strip():
-        return None
-    return {"reply_type": block[0], "reply_content": block[1]}
+    def _restart(self, name: str) -> None:
+        if name in (TYPE, ""):
+            self._type.clear()
+        if name == "":
+            self._shown.restart()
+        elif name == CONTENT:
+            self._shown.restart_content()
+        else:
+            self._shown.restart_field(name)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from taskweaver_ext.config.settings import ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Post
 from taskweaver_ext.roles.base.live_fields import LiveFields, shown_fields
 from taskweaver_ext.roles.base.prompts import as_reply
-from taskweaver_ext.roles.base.reply_json import ReplyFieldStream, parse_reply
+from taskweaver_ext.roles.base.reply_json import FieldPiece, ReplyFieldReader
 from taskweaver_ext.streaming.channels import ChannelEvent, ChannelParser
 
 ATTACHMENTS = {
@@ -29,14 +31,13 @@ class PlannerReader:
     def __init__(self, live: LiveFields, reply_form: ReplyForm) -> None:
         self._live = live
         self._parser = ChannelParser((_THINKING, _DECISION)) if reply_form == "channels" else None
-        self._fields = ReplyFieldStream(FIELDS)
+        self._fields = ReplyFieldReader(FIELDS)
         self._thinking: list[str] = []
-        self._decision: list[str] = []
 
     def feed(self, text: str) -> None:
         """Show the next piece of the reply."""
         if self._parser is None:
-            self._receive_json(text)
+            self._show(self._fields.feed(text))
         else:
             for event in self._parser.feed(text):
                 self._receive(event)
@@ -46,7 +47,8 @@ class PlannerReader:
         if self._parser is not None:
             for event in self._parser.close():
                 self._receive(event)
-        fields = parse_reply("".join(self._decision), FIELDS)
+        self._show(self._fields.close())
+        fields = self._fields.texts
         if fields is not None and self._thinking:
             fields["plan_reasoning"] = "".join(self._thinking)
         return fields
@@ -56,13 +58,16 @@ class PlannerReader:
             self._thinking.append(event.text)
             self._live.add("plan_reasoning", event.text)
         else:  # the decision, or an object without the channel around it
-            self._receive_json(event.text)
+            self._show(self._fields.feed(event.text))
 
-    def _receive_json(self, text: str) -> None:
-        self._decision.append(text)
-        for piece in self._fields.feed(text):
-            if piece.name != "plan_reasoning" or not self._thinking:
-                self._live.add(piece.name, piece.text)
+    def _show(self, pieces: Iterable[FieldPiece]) -> None:
+        for piece in pieces:
+            names = [piece.name] if piece.name else FIELDS
+            for name in names:
+                if name != "plan_reasoning" or not self._thinking:
+                    if piece.restarts:
+                        self._live.restart(name)
+                    self._live.add(name, piece.text)
 
 
 def reply_text(post: Post, reply_form: ReplyForm) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,12 @@ from taskweaver_ext.approval import Approval, ApprovalAnswer, ApprovalRequest
 from taskweaver_ext.ces.execution.events import LogRecorded
 from taskweaver_ext.config.settings import ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Round
+from taskweaver_ext.errors import SessionError
 from taskweaver_ext.llm.scripted import ScriptedModel, ScriptEntry
 from tests.support.conversations import Background, Listener, answer, attached, code, plan
 from tests.support.executions import wait_until
 
-DECISION = {
+DECISION: dict[str, Any] = {
     "action": "call_tool",
     "notes": "Write a report",
     "tool_call": {
@@ -200,6 +202,139 @@ def test_shell_code_asks_first_and_runs_in_the_shell(tmp_path: Path) -> None:
     assert listener.output() == "edited by hand\n"
     assert attached(chat_round.post_list[2], AttachmentType.reply_type) == "bash"
     assert attached(chat_round.post_list[2], AttachmentType.verification) == "NONE"
+
+
+@pytest.mark.parametrize("reply_form", ["json", "channels"])
+def test_edited_code_is_the_code_that_is_shown_kept_told_and_run(
+    tmp_path: Path, reply_form: ReplyForm
+) -> None:
+    edited = "print('edited')"
+    approval = Approval(scope="all", ask=lambda request: ApprovalAnswer(True, edited))
+    listener = Listener()
+    decision = {"tool_call": {**DECISION["tool_call"], "params": {"contract": []}}}
+    written = "print('as written')"
+    reply = code(written) if reply_form == "json" else channels(written, decision)
+
+    chat_round, model = converse(
+        tmp_path,
+        [plan("x"), reply, plan("x"), reply, answer("ok")],
+        listener=listener,
+        approval=approval,
+        reply_form=reply_form,
+    )
+
+    post = chat_round.post_list[2]
+    assert [one.content for one in post.get_attachment(AttachmentType.reply_content)] == [edited]
+    assert attached(post, AttachmentType.verification) == "CORRECT"
+    assert listener.code_of_panel() == edited
+    assert listener.statuses_of_panel() == ["gen", "exec", "done"] * 2
+    assert listener.output() == "edited\n" * 2
+    history = told(model, 3)
+    assert edited in history
+    assert "as written" not in history
+    assert "The user has edited the code." in history
+
+
+def test_edited_code_that_must_not_run_is_asked_about_again(tmp_path: Path) -> None:
+    requests: list[ApprovalRequest] = []
+    edits = ["print(eval('1'))", "print(", "print('third')"]
+
+    def edit(request: ApprovalRequest) -> ApprovalAnswer:
+        requests.append(request)
+        return ApprovalAnswer(True, edits[len(requests) - 1])
+
+    listener = Listener()
+    converse(
+        tmp_path,
+        [plan("x"), code("print('as written')"), answer("ok")],
+        listener=listener,
+        approval=Approval(scope="all", ask=edit),
+    )
+
+    assert [request.code for request in requests] == ["print('as written')", *edits[:2]]
+    assert "'eval' is not allowed" in requests[1].reason
+    assert "SyntaxError" in requests[2].reason
+    assert listener.code_of_panel() == edits[2]
+    assert listener.output() == "third\n"
+    assert listener.statuses_of_panel() == ["gen", "exec", "done"]
+
+
+@pytest.mark.parametrize("second", [ApprovalAnswer(True), ApprovalAnswer(True, "eval('1')")])
+def test_edited_code_that_must_not_run_does_not_run(tmp_path: Path, second: ApprovalAnswer) -> None:
+    answers = [ApprovalAnswer(True, "eval('1')")]
+    approval = Approval(scope="all", ask=lambda request: answers.pop() if answers else second)
+    listener = Listener()
+
+    chat_round, model = converse(
+        tmp_path,
+        [plan("x"), code("print('as written')"), answer("not done")],
+        listener=listener,
+        approval=approval,
+    )
+
+    post = chat_round.post_list[2]
+    assert listener.output() == ""
+    assert listener.statuses_of_panel() == ["gen", "error"]
+    assert attached(post, AttachmentType.reply_content) == listener.code_of_panel() == "eval('1')"
+    assert attached(post, AttachmentType.execution_status) == "NONE"
+    assert "'eval' is not allowed" in told(model, 2)
+
+
+def test_the_panel_ends_when_the_round_does(tmp_path: Path) -> None:
+    def stop(request: ApprovalRequest) -> ApprovalAnswer:
+        raise SessionError("The session ends.")
+
+    listener = Listener()
+    converse(
+        tmp_path,
+        [plan("x"), code("echo x", "bash")],
+        listener=listener,
+        approval=Approval(ask=stop),
+    )
+
+    assert listener.errors() == ["The session ends."]
+    assert listener.statuses_of_panel() == ["gen", "error"]
+
+
+def test_a_projects_prefix_is_part_of_the_code_and_may_do_what_models_may_not(
+    tmp_path: Path,
+) -> None:
+    prefix = "import subprocess as sp\nunit = eval(\"'kg'\")"
+    listener = Listener()
+
+    chat_round, model = converse(
+        tmp_path,
+        [
+            plan("x"),
+            code("print(unit)\n1 / 0"),
+            code("sp.run('true')"),
+            code(f"{prefix}\nprint('repeated', unit)"),
+            answer("ok"),
+        ],
+        listener=listener,
+        code_interpreter__code_prefix=prefix,
+    )
+
+    failed, refused, repeated = chat_round.post_list[2:5]
+    assert attached(failed, AttachmentType.reply_content) == f"{prefix}\nprint(unit)\n1 / 0"
+    assert "line 4" in attached(failed, AttachmentType.execution_result)
+    assert json.dumps(f"{prefix}\nprint(unit)\n1 / 0") in told(model, 2)
+    assert "nobody can be asked" in attached(refused, AttachmentType.code_error)
+    assert attached(repeated, AttachmentType.reply_content) == listener.code_of_panel()
+    assert listener.code_of_panel() == f"{prefix}\nprint('repeated', unit)"
+    assert listener.output() == "kg\nrepeated kg\n"
+
+
+def test_a_reply_that_is_only_a_block_of_code_has_a_panel(tmp_path: Path) -> None:
+    listener = Listener()
+
+    converse(
+        tmp_path, [plan("x"), "```python\nprint('block')\n```", answer("ok")], listener=listener
+    )
+
+    assert listener.code_of_panel() == "print('block')"
+    assert listener.statuses_of_panel() == ["gen", "exec", "done"]
+    assert listener.output() == "block\n"
 
 
 def test_a_person_who_says_no_is_final(tmp_path: Path) -> None:

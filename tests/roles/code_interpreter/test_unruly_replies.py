@@ -18,10 +18,10 @@ from taskweaver_ext.llm.scripted import ScriptedModel, ScriptedReply
 from taskweaver_ext.roles.base.correction import UnusableReplyError, reject
 from taskweaver_ext.roles.base.live_fields import LiveFields
 from taskweaver_ext.roles.base.model_caller import ModelReply
-from taskweaver_ext.roles.base.reply_json import ReplyFieldStream
-from taskweaver_ext.roles.code_interpreter.channel_form import ChannelReader
-from taskweaver_ext.roles.code_interpreter.generated import ReplyReader
-from taskweaver_ext.roles.code_interpreter.json_form import JsonReader
+from taskweaver_ext.roles.base.reply_json import ReplyFieldReader
+from taskweaver_ext.roles.code_interpreter.channel_form import ChannelReading
+from taskweaver_ext.roles.code_interpreter.json_form import JsonReading
+from taskweaver_ext.roles.code_interpreter.reply_reading import ReplyReading
 from taskweaver_ext.roles.planner.planner_reply import ATTACHMENTS, PlannerReader
 from tests.support.conversations import Listener, answer, code, plan
 from tests.support.growth import growth
@@ -63,10 +63,10 @@ def test_a_planners_reply_is_read_or_it_is_not(text: str, size: int, form: Reply
     json.dumps(post.post.to_dict())
 
 
-@given(REPLIES, st.integers(1, 7), st.sampled_from([JsonReader, ChannelReader]), st.booleans())
+@given(REPLIES, st.integers(1, 7), st.sampled_from([JsonReading, ChannelReading]), st.booleans())
 @settings(max_examples=200)
 def test_a_code_interpreters_reply_is_read_or_refused(
-    text: str, size: int, kind: Callable[..., ReplyReader], is_whole: bool
+    text: str, size: int, kind: Callable[..., ReplyReading], is_whole: bool
 ) -> None:
     post = new_post()
     reader = kind(post, ("python", "bash"))
@@ -182,6 +182,6 @@ def test_a_reply_that_does_not_end_is_stopped(tmp_path: Path, kind: str) -> None
 def test_reading_takes_linear_time_also_where_nothing_is_said(text: str) -> None:
     pieces = [text] * 40_000
 
-    ratio = growth(lambda: ReplyFieldStream(("message",)).feed, pieces, pieces * 2)
+    ratio = growth(lambda: ReplyFieldReader(("message",)).feed, pieces, pieces * 2)
 
     assert ratio <= 2.5
