@@ -149,7 +149,12 @@ class RedactedStream:
             found = []
             self._settled[number] = pattern.scan(text, self._settled[number], found)
             self._add(found)
-        return self._pass_on(text, max(0, min(cut, *self._settled, len(text))))
+        cut = max(0, min(cut, *self._settled, len(text)))
+        if cut == len(text) and not self._masked:  # which is nearly always so
+            self._held = ""
+            self._settled = [0] * len(self._settled)
+            return text
+        return self._pass_on(text, cut)
 
     def flush(self) -> str:
         """Return what was held back, since no more may come.

@@ -50,12 +50,16 @@ class StreamPattern:
             self._head = re.compile("".join(head))
             self._whole = re.compile(whole)
             self._here = re.compile(f"(?P<unfinished>{unfinished})|{whole}")
+            self._is_line = not any(re.fullmatch(one, "\n") for one, _, _ in items)
+            """Whether no match goes on behind the end of a line."""
         except re.error as error:
             raise ValueError(f"{source!r} is no pattern: {error}.") from None
 
     def scan(self, text: str, at: int, found: list[tuple[int, int]]) -> int:
         """Add what matches from `at` on, and return where a match may begin that is not decided."""
         tail = len(text) - self._head_length + 1
+        if self._is_line:
+            tail = max(tail, text.rfind("\n", at) + 1)
         while at < len(text):
             head = self._head.search(text, at)
             at = max(at, min(head.start() if head else tail, tail))

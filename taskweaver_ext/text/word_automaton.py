@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterable
 
 _GRAM_BYTES = 4
-_SMALL_TEXT = 1024
+_SMALL_TEXT = 64
 """Shorter texts are walked through directly: looking for grams would not pay."""
 
 
@@ -37,6 +37,8 @@ class WordAutomaton:
         self._goal = array("l", [sys.maxsize])
         """By state: the length of the shortest word that begins so."""
         self._longest = max(map(len, words))
+        self._are_lines = not any("\n" in word for word in words)
+        """Whether no word goes on behind the end of a line."""
         self._first = re.compile("[" + re.escape("".join({word[0] for word in words})) + "]")
         self._grams = _Grams(words)
         parents = array("l", [0])
@@ -50,8 +52,7 @@ class WordAutomaton:
             return self._walk(text, at, state, found)[1]
         if state:
             at, state = self._walk(text, at, state, found, until_nothing=True)
-        tail = len(text) - self._longest + 1
-        """No beginning of a word that is not yet complete begins before."""
+        tail = self._start_of_tail(text, at)
         following = _places(text, at, self._grams.candidates(text[at:]))
         while following:
             nearest = min(following.values())
@@ -64,6 +65,11 @@ class WordAutomaton:
         if at < len(text):
             at, state = self._walk(text, max(at, tail), 0, found)
         return state
+
+    def _start_of_tail(self, text: str, at: int) -> int:
+        """Return before which place no word begins that is not yet complete."""
+        tail = len(text) - self._longest + 1
+        return max(tail, text.rfind("\n", at) + 1) if self._are_lines else tail
 
     def mostly_there(self, state: int) -> int:
         """Return the longest beginning of a word that is half of it at least; 0 without one."""
