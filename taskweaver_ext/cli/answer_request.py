@@ -43,7 +43,7 @@ def answer_request(
     is_live = sys.stderr.isatty() and not variables.has_simple_terminal()
     with contextlib.ExitStack() as stack:
         app = stack.enter_context(TaskWeaverApp(project, arguments=arguments))
-        stack.enter_context(logging_to_project(app.config.logging))
+        stack.enter_context(logging_to_project(app.config.logging, lambda: app.redactor))
         signals = stack.enter_context(SignalWatch())
         runner = _make_runner(app, answers, is_live=is_live)
         if is_live:

@@ -37,7 +37,7 @@ def open_chat(project: Path | None, kernel: str | None) -> int:
     arguments = {"execution_service.kernel_mode": kernel}
     with (
         TaskWeaverApp(project, arguments=arguments) as app,
-        logging_to_project(app.config.logging),
+        logging_to_project(app.config.logging, lambda: app.redactor),
     ):
         source = ProjectSessions(app, find_template)
         if _is_interactive():

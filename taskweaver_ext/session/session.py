@@ -136,6 +136,7 @@ class Session:
             find_model=parts.find_model,
             cancellation=self._cancellation,
             usage=self.usage,
+            redactor=parts.environment.redactor,
         )
         self._roles = self._make_roles(parts)
         self._folder_in_use = FolderInUse(self.session_dir)
@@ -340,7 +341,7 @@ class Session:
             chat_round.change_round_state("failed")
             if not isinstance(error, Exception):
                 raise  # Ctrl-C, which is not ours to explain
-            chat_round.error = _explain(error, chat_round)
+            chat_round.error = self._context.masked(_explain(error, chat_round))
             self.emitter.emit_error(chat_round.error)
             if raises:
                 raise

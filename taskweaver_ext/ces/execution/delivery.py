@@ -153,6 +153,7 @@ class Delivery:
         self._held_bytes = 0
         self._held_characters = 0
         self._is_finished = False
+        self._is_woken = False
 
     def put(self, event: ExecutionEvent, characters: int = 0) -> None:
         """Queue an event, with how many characters it holds if those may be many."""
@@ -193,10 +194,19 @@ class Delivery:
             self._is_finished = True
             self._changed.notify()
 
+    def wake(self) -> None:
+        """Have the caller's thread look around although there is nothing to receive."""
+        with self._changed:
+            self._is_woken = True
+            self._changed.notify()
+
     def receive(self, timeout: float | None) -> Delivered | None:
         """Wait for the next event or piece of text; None when time is up or all is taken."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._is_finished, timeout)
+            self._changed.wait_for(
+                lambda: self._waiting or self._is_finished or self._is_woken, timeout
+            )
+            self._is_woken = False
             if not self._waiting:
                 return None
             first = self._waiting[0]

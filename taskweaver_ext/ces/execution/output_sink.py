@@ -125,6 +125,10 @@ class OutputSink:
         record.tail.add(data)
         return offset
 
+    def size(self, stream: StreamName) -> int:
+        """How many bytes of a stream have been written."""
+        return self._streams[stream].total_bytes
+
     def read(self, stream: StreamName, offset: int, size: int) -> bytes:
         """Read back from a spilled record; short only where the record has failed."""
         with self._readers_lock:
