@@ -134,10 +134,10 @@ def test_what_may_begin_a_secret_is_shown_after_a_while_of_quiet(environment: En
 
     def see(_stream: str, text: str) -> None:
         seen.append(text)
-        if "".join(seen) == "ends in sk-":
+        if "".join(seen) == "sk-":
             shown.set()
 
-    code = "import sys, time\nsys.stdout.write('ends in sk-')\nsys.stdout.flush()\ntime.sleep(600)"
+    code = "import sys, time\ntime.sleep(0.2)\nsys.stdout.write('sk-')\nsys.stdout.flush()\ntime.sleep(600)"
 
     def interrupt_when_shown() -> None:
         shown.wait(LIMIT_SECONDS)
