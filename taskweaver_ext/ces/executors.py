@@ -86,15 +86,19 @@ class KernelExecutor(Executor):
                 )
         except KernelStartError as error:
             result.status = ExecutionStatus.ERROR
-            result.error = exec_error(str(error), "KERNEL_START")
+            result.error = exec_error(self._masked(error), "KERNEL_START")
         except KernelDiedError as error:
             result.status = ExecutionStatus.DIED
-            result.error = exec_error(str(error), "KERNEL_DIED")
+            result.error = exec_error(self._masked(error), "KERNEL_DIED")
         finally:
             failure = self._audit.write_end(result, executor=_NAME) or failure
         if failure is not None:
             result.notices.append(failure)
         return result
+
+    def _masked(self, error: Exception) -> str:
+        redactor = self.environment.redactor
+        return str(error) if redactor is None else redactor.redact(str(error))
 
     @contextlib.contextmanager
     def _accepting(self, token: CancellationToken) -> Iterator[None]:
