@@ -8,8 +8,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
+from pathlib import Path
 
 from taskweaver_ext.config.settings import LoggingConfig
+from taskweaver_ext.machine.private_files import make_private_folder, open_private
 from taskweaver_ext.text.redaction import Redactor
 
 MAX_LOG_BYTES = 5 << 20
@@ -77,6 +80,11 @@ class _MaskingFormatter(logging.Formatter):
 class _LogFile(logging.handlers.RotatingFileHandler):
     """A log that keeps silent about a full disk: the person at the terminal has work to do."""
 
+    def _open(self) -> TextIOWrapper:
+        """Open the file, also each time that the last one was put aside."""
+        descriptor = open_private(Path(self.baseFilename).resolve(), os.O_WRONLY | os.O_APPEND)
+        return open(descriptor, "a", encoding=self.encoding)
+
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """Hear that a record could not be written."""
         if not isinstance(sys.exc_info()[1], OSError):
@@ -89,9 +97,8 @@ class _LogFile(logging.handlers.RotatingFileHandler):
 
 
 def _open(config: LoggingConfig) -> logging.Handler:
-    config.log_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(config.log_folder)
     path = config.log_folder / config.log_file
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
     handler = _LogFile(path, maxBytes=MAX_LOG_BYTES, backupCount=1, encoding="utf-8")
     handler.setLevel(config.level.upper())
     return handler

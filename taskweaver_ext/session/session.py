@@ -26,6 +26,7 @@ from taskweaver_ext.events.types import (
     TaskWeaverEvent,
 )
 from taskweaver_ext.llm.chat_model import ChatModel
+from taskweaver_ext.machine.private_files import claim_private_folder, write_private
 from taskweaver_ext.plugins.registry import PluginEntry, PluginRegistry
 from taskweaver_ext.roles.base.cancellation import Cancellation, RoundCancelledError
 from taskweaver_ext.roles.base.role import (
@@ -103,6 +104,7 @@ class Session:
         self.session_id = session_id
         self.session_dir = config.workspace.workspace_path / "sessions" / session_id
         self.cwd = self.session_dir / "cwd"
+        _make_folder(self.session_dir)
         _make_folder(self.cwd)
         self.emitter = SessionEventEmitter()
         self.memory = Memory()
@@ -355,7 +357,7 @@ class Session:
         path = self.session_dir / f"{self.session_id}_{chat_round.id}.json"
         try:
             text = json.dumps(chat_round.to_dict(), ensure_ascii=False, indent=1, default=str)
-            path.write_text(text, encoding="utf-8", errors="replace")
+            write_private(path, text)
         except (OSError, TypeError, ValueError, RecursionError) as error:
             # A disk may be full, and attachments of roles of one's own hold anything.
             _logger.warning("Round %s cannot be kept in %s: %s", chat_round.id, path, error)
@@ -366,7 +368,7 @@ class Session:
 
 def _make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        claim_private_folder(folder)
     except OSError as error:
         raise ConfigError(
             f"The session's folder {folder} cannot be made ({error.strerror}). Start"

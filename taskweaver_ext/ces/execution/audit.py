@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from taskweaver_ext.ces.execution.results import ExecutionResult, Notice
+from taskweaver_ext.machine.private_files import make_private_folder, open_private
 from taskweaver_ext.text.redaction import Redactor
 
 if sys.platform != "win32":
@@ -155,9 +156,8 @@ class AuditLog:
     def _append(self, line: bytes) -> None:
         with self._lock:
             if self._descriptor is None:
-                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-                self._descriptor = os.open(self.path, flags, 0o600)
+                make_private_folder(self.path.parent)
+                self._descriptor = open_private(self.path, os.O_WRONLY | os.O_APPEND)
             os.write(self._descriptor, line)
 
 

@@ -21,6 +21,7 @@ from typing import IO, TypeAlias
 from taskweaver_ext.ces.execution.events import ExecutionEvent
 from taskweaver_ext.ces.execution.output_sink import STREAMS, OutputSink
 from taskweaver_ext.ces.execution.results import StreamName
+from taskweaver_ext.machine.private_files import make_private_folder
 from taskweaver_ext.text.truncation import incomplete_bytes
 
 _HELD_BYTES = 1 << 20
@@ -114,7 +115,7 @@ class _EventFile:
     def write(self, event: ExecutionEvent) -> int:
         """Append an event and return where it is; raises OSError."""
         if self._file is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self._folder)
             self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - see `close`
         offset = self._file.seek(0, 2)
         pickle.dump(event, self._file)

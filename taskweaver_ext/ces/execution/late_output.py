@@ -20,6 +20,7 @@ from typing import Final, Literal, TypeAlias
 from taskweaver_ext.ces.execution.events import LateOutput
 from taskweaver_ext.ces.execution.masking import OutputMask
 from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
+from taskweaver_ext.machine.private_files import make_private_folder, open_private
 from taskweaver_ext.text.redaction import Redactor
 
 OnLateOutput: TypeAlias = Callable[[LateOutput], None]
@@ -122,9 +123,8 @@ class LateOutputs:
         self._bytes_left -= len(data)
         path = self._folder / f"{execution_id}.late.{stream}"
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-            with open(os.open(path, flags, 0o600), "ab") as file:
+            make_private_folder(self._folder)
+            with open(open_private(path, os.O_WRONLY | os.O_APPEND), "ab") as file:
                 file.write(data)
         except OSError as error:
             _log.warning("late output of execution %s is not recorded: %s", execution_id, error)

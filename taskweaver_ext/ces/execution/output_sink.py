@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from taskweaver_ext.ces.execution.results import Notice, StreamName
+from taskweaver_ext.machine.private_files import make_private_folder, open_private
 from taskweaver_ext.text.truncation import cut_head, cut_tail
 
 MEMORY_BYTES = 1 << 20
@@ -186,9 +187,8 @@ class OutputSink:
         view = memoryview(data)
         try:
             if record.writer is None:
-                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-                record.writer = os.open(record.path, flags, 0o600)
+                make_private_folder(self.folder)
+                record.writer = open_private(record.path, os.O_WRONLY | os.O_TRUNC)
             while view:
                 view = view[os.write(record.writer, view) :]
         except OSError as error:

@@ -23,6 +23,7 @@ from taskweaver_ext.llm.chat_model import (
     ThinkingDelta,
 )
 from taskweaver_ext.llm.model_errors import ReplyCancelledError, ReplyInterruptedError
+from taskweaver_ext.machine.private_files import write_private
 from taskweaver_ext.roles.base.cancellation import RoundCancelledError
 from taskweaver_ext.roles.base.role import RoleContext
 
@@ -139,7 +140,7 @@ class ModelCaller:
         try:
             text = json.dumps(content, ensure_ascii=False, indent=1)
             path = self._context.session_dir / name
-            path.write_text(text, encoding="utf-8", errors="replace")
+            write_private(path, text)
         except OSError as error:
             _logger.warning("The messages to the model cannot be kept in a file: %s", error)
 
