@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_type_hints
@@ -230,6 +230,8 @@ class Config:
     """All settings of a project."""
 
     app_base_dir: Path
+    names_kernel_mode: bool = True
+    """Whether somebody has said where code runs; if not, people are told where it does."""
     llm: LlmConfig = field(default_factory=LlmConfig)
     execution_service: ExecutionServiceConfig = field(default_factory=ExecutionServiceConfig)
     session: SessionConfig = field(default_factory=SessionConfig)
@@ -272,7 +274,7 @@ def load(
     mode = reader.given("execution_service.kernel_mode")
     name = EnvMode.Local if mode is None else str(mode.value)
     reader.add_named("by default", (mode_defaults or {}).get(name, {}))
-    return _read(reader, folder)
+    return replace(_read(reader, folder), names_kernel_mode=mode is not None)
 
 
 def load_execution_service(environ: Mapping[str, str] | None = None) -> ExecutionServiceConfig:
@@ -341,7 +343,7 @@ def _llm(reader: SettingsReader) -> LlmConfig:
 def _section_classes() -> dict[str, type[Any]]:
     hints = get_type_hints(Config)
     kinds = {entry.name: hints[entry.name] for entry in fields(Config)}
-    return {name: kind for name, kind in kinds.items() if kind not in (Path, LlmConfig)}
+    return {name: kind for name, kind in kinds.items() if kind not in (Path, bool, LlmConfig)}
 
 
 def _known_names() -> dict[str, str]:
