@@ -22,10 +22,13 @@ from taskweaver_ext.errors import ConfigError, SessionError
 from taskweaver_ext.llm.chat_model import ChatModel
 from taskweaver_ext.llm.factory import create_chat_model
 from taskweaver_ext.llm.model_settings import ModelSettings
+from taskweaver_ext.machine.child_environment import secret_variables
+from taskweaver_ext.machine.credentials import secret_values
 from taskweaver_ext.plugins.registry import PluginRegistry
 from taskweaver_ext.roles.base.role import RoleRegistry
 from taskweaver_ext.session.folders import remove_old_folders
 from taskweaver_ext.session.session import Session, SessionParts
+from taskweaver_ext.text.redaction import Redactor
 
 NO_MODEL = """\
 No model is set. Put one of these into taskweaver_config.json and start again:
@@ -120,7 +123,12 @@ class _Parts(Module):
 
     @singleton
     @provider
-    def provide_environment(self) -> Environment:
+    def provide_redactor(self, plugins: PluginRegistry) -> Redactor:
+        return _make_redactor(self._config, plugins)
+
+    @singleton
+    @provider
+    def provide_environment(self, redactor: Redactor) -> Environment:
         service = self._config.execution_service
         self.environment = Environment(
             service.env_dir,
@@ -128,6 +136,7 @@ class _Parts(Module):
             preload=service.preload,
             spare_kernels=service.spare_kernels,
             service=service,
+            redactor=redactor,
         )
         return self.environment
 
@@ -221,6 +230,11 @@ class TaskWeaverApp(Closeable):
         return self._injector.get(ModelPool).describe()
 
     @property
+    def redactor(self) -> Redactor:
+        """Masks the project's secrets."""
+        return self._injector.get(Redactor)
+
+    @property
     def environment(self) -> Environment:
         """Where the kernels of the sessions are."""
         return self._injector.get(Environment)
@@ -293,6 +307,22 @@ class TaskWeaverApp(Closeable):
         if self._parts.environment is not None:
             self._parts.environment.close()
         self._injector.get(ModelPool).close()
+
+
+def _make_redactor(config: Config, plugins: PluginRegistry) -> Redactor:
+    """Mask what settings, plugins and variables keep secret, and what the project adds."""
+    service = config.execution_service
+    if not service.redact:
+        return Redactor(())
+    settings: dict[str, object] = {
+        "llm": config.llm.settings,
+        "llm_configs": config.llm.alternatives,
+        "gateway_url": service.gateway_url,
+        "gateway_token": service.gateway_token,
+        "languages": service.languages or {},
+        "plugins": [plugin.configurations for plugin in plugins],
+    }
+    return Redactor(secret_values(settings) | secret_variables(), service.redact_patterns)
 
 
 def _is_unset(settings: ModelSettings) -> bool:

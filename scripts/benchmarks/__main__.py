@@ -28,6 +28,7 @@ from scripts.benchmarks.measure_kernels import (
     measure_spare,
     measure_start,
 )
+from scripts.benchmarks.measure_masking import measure_masking
 from scripts.benchmarks.measure_output import (
     measure_busy_latency,
     measure_bytes,
@@ -53,6 +54,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "flushed": measure_flushed,
     "slow_reader": measure_slow_reader,
     "flood_memory": measure_flood_memory,
+    "masking": measure_masking,
     "concurrent_start": measure_concurrent_start,
     "concurrent_output": measure_concurrent_output,
     "death": measure_death,

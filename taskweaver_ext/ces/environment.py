@@ -50,6 +50,7 @@ from taskweaver_ext.config import variables
 from taskweaver_ext.config.settings import ExecutionServiceConfig, load_execution_service
 from taskweaver_ext.errors import ConfigError, SessionError
 from taskweaver_ext.machine.forks import not_in_forks
+from taskweaver_ext.text.redaction import Redactor
 
 if TYPE_CHECKING:
     from taskweaver_ext.ces.kernels.container.description import ContainerSettings
@@ -87,6 +88,7 @@ class Environment(Closeable):
         container: ContainerSettings | None = None,
         gateway: GatewaySettings | None = None,
         service: ExecutionServiceConfig | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         """Settings of all sessions.
 
@@ -112,6 +114,7 @@ class Environment(Closeable):
                 or `gateway` is None. None: those that environment variables name (DOCKER_HOST,
                 TASKWEAVER_GATEWAY_URL, ...). Where no gateway is named, it is one that processes
                 of this user share.
+            redactor: Masks secrets in all that executions say, recorded or told.
 
         Raises:
             ConfigError: A number or a variable makes no sense.
@@ -119,6 +122,7 @@ class Environment(Closeable):
         self.env_id = env_id or f"env-{uuid.uuid4().hex[:8]}"
         self.env_dir = Path(env_dir).absolute()
         self.env_mode = _mode_of(env_mode)
+        self.redactor = redactor or None
         self._max_output_bytes = max_output_bytes
         self._max_deaths_in_a_row = max_deaths_in_a_row
         self._startup_scripts = StartupScripts(prelude, modules)
@@ -198,6 +202,7 @@ class Environment(Closeable):
             startup_scripts=self._startup_scripts,
             max_deaths_in_a_row=self._max_deaths_in_a_row,
             traces_start=self._tracing.stages,
+            redactor=self.redactor,
         )
         with self._lock:
             if self._is_closed:

@@ -34,6 +34,7 @@ from taskweaver_ext.closing import Closeable
 from taskweaver_ext.errors import KernelDiedError, KernelStartError, SessionError
 from taskweaver_ext.machine.child_environment import variables_for_programs
 from taskweaver_ext.machine.owned_folders import GivenFolder
+from taskweaver_ext.text.redaction import Redactor
 
 _NAME = "kernel:python"
 """What the kernel is called in the audit log."""
@@ -85,15 +86,19 @@ class KernelExecutor(Executor):
                 )
         except KernelStartError as error:
             result.status = ExecutionStatus.ERROR
-            result.error = exec_error(str(error), "KERNEL_START")
+            result.error = exec_error(self._masked(error), "KERNEL_START")
         except KernelDiedError as error:
             result.status = ExecutionStatus.DIED
-            result.error = exec_error(str(error), "KERNEL_DIED")
+            result.error = exec_error(self._masked(error), "KERNEL_DIED")
         finally:
             failure = self._audit.write_end(result, executor=_NAME) or failure
         if failure is not None:
             result.notices.append(failure)
         return result
+
+    def _masked(self, error: Exception) -> str:
+        redactor = self.environment.redactor
+        return str(error) if redactor is None else redactor.redact(str(error))
 
     @contextlib.contextmanager
     def _accepting(self, token: CancellationToken) -> Iterator[None]:
@@ -229,6 +234,7 @@ class ExecutorRegistry(Closeable):
         default_timeout: float | None = DEFAULT_TIMEOUT_SECONDS,
         audit: AuditLog | None = None,
         on_late_output: OnLateOutput | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         """Settings of all executors.
 
@@ -245,6 +251,8 @@ class ExecutorRegistry(Closeable):
             default_timeout: Seconds a fresh process may take if nothing else is said.
             audit: Where executions are written down; by default in the folder.
             on_late_output: Told what the shell's background processes write.
+            redactor: Masks secrets in what the shell and programs write; by default the
+                environment's, which masks what the kernel says.
 
         Raises:
             SessionError: The folder is in `cwd`, within reach of a container's code.
@@ -256,7 +264,12 @@ class ExecutorRegistry(Closeable):
         self._given_folder = GivenFolder(folder)
         self._folder = self._given_folder.path
         self._owns_audit = audit is None
-        self._audit = audit or AuditLog(self._folder / "audit.jsonl", who=session_id)
+        if redactor is None and environment is not None:
+            redactor = environment.redactor
+        self._redactor = redactor
+        self._audit = audit or AuditLog(
+            self._folder / "audit.jsonl", who=session_id, redactor=redactor
+        )
         self._kernel: KernelExecutor | None = None
         if environment is not None:
             mounted = cwd if is_confined else None
@@ -335,6 +348,7 @@ class ExecutorRegistry(Closeable):
                 audit=self._audit,
                 on_late_output=self._on_late_output,
                 sites=sites,
+                redactor=self._redactor,
             )
         return ProcessExecutor(
             name,
@@ -346,4 +360,5 @@ class ExecutorRegistry(Closeable):
             folder=self._folder,
             audit=self._audit,
             sites=sites,
+            redactor=self._redactor,
         )

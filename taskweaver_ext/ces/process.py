@@ -30,6 +30,7 @@ from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.ces.programs.run_records import CLOSE_SECONDS, RunRecords
 from taskweaver_ext.ces.programs.site import ProgramSites
 from taskweaver_ext.errors import SessionError
+from taskweaver_ext.text.redaction import Redactor
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
@@ -54,6 +55,7 @@ class ProcessExecutor(Executor):
         folder: str | Path | None = None,
         audit: AuditLog | None = None,
         sites: ProgramSites | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         """Settings of all runs.
 
@@ -68,6 +70,7 @@ class ProcessExecutor(Executor):
             folder: Where such files are kept; by default in one that `close` removes.
             audit: Where runs are written down; by default in that folder.
             sites: Where programs run; by default on this machine.
+            redactor: Masks secrets in what programs write.
         """
         self._language: Language | None
         if isinstance(language, Language):
@@ -86,6 +89,7 @@ class ProcessExecutor(Executor):
             audit,
             memory_bytes=max_output,
             max_output_bytes=max_output_bytes,
+            redactor=redactor,
         )
         self._lock = threading.Lock()
         self._accepted: set[CancellationToken] = set()

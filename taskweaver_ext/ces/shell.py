@@ -22,6 +22,7 @@ from taskweaver_ext.ces.programs.shell_reader import ShellCommand, ShellReader, 
 from taskweaver_ext.ces.programs.site import ProgramSites
 from taskweaver_ext.ces.sessions.turns import Turns
 from taskweaver_ext.errors import SessionError
+from taskweaver_ext.text.redaction import Redactor
 
 
 class ShellExecutor(Executor):
@@ -44,6 +45,7 @@ class ShellExecutor(Executor):
         audit: AuditLog | None = None,
         on_late_output: OnLateOutput | None = None,
         sites: ProgramSites | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         """Settings of the shell, which is started by the first command.
 
@@ -59,6 +61,7 @@ class ShellExecutor(Executor):
             on_late_output: Told what background processes write after their command's end,
                 on a thread of ours.
             sites: Where it runs; by default on this machine.
+            redactor: Masks secrets in what commands write.
         """
         sites = sites or LocalSites()
         self._settings = ShellSettings(
@@ -74,8 +77,11 @@ class ShellExecutor(Executor):
             audit,
             memory_bytes=max_output,
             max_output_bytes=max_output_bytes,
+            redactor=redactor,
         )
-        self._late_outputs = LateOutputs(self._records.folder, on_late_output, max_output_bytes)
+        self._late_outputs = LateOutputs(
+            self._records.folder, on_late_output, max_output_bytes, redactor
+        )
         self._turns = Turns()
         self._lock = threading.Lock()
         self._reader: ShellReader | None = None

@@ -12,6 +12,7 @@ from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.cli.init import find_template
+from taskweaver_ext.cli.kernel_place import say_where_code_runs
 from taskweaver_ext.cli.project_log import logging_to_project
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
@@ -43,7 +44,8 @@ def answer_request(
     is_live = sys.stderr.isatty() and not variables.has_simple_terminal()
     with contextlib.ExitStack() as stack:
         app = stack.enter_context(TaskWeaverApp(project, arguments=arguments))
-        stack.enter_context(logging_to_project(app.config.logging))
+        stack.enter_context(logging_to_project(app.config.logging, lambda: app.redactor))
+        say_where_code_runs(app.config)
         signals = stack.enter_context(SignalWatch())
         runner = _make_runner(app, answers, is_live=is_live)
         if is_live:

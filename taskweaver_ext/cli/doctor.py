@@ -77,6 +77,7 @@ def command(project: Path | None, clean: bool, as_json: bool) -> int:
         "ipykernel": _check_ipykernel,
         "kernel": _check_kernel,
         "docker": lambda: _check_docker(project),
+        "isolation": lambda: _check_isolation(project),
         "model": lambda: _check_model(project),
         "sessions": lambda: _check_sessions(project),
     }
@@ -264,6 +265,19 @@ def _no_docker(detail: str, address: str, trouble: Trouble = "absent") -> Findin
 
     advice = f"{advice_about_engine(address, trouble)}; local kernels need no Docker"
     return Finding("warning", detail, advice)
+
+
+def _check_isolation(project: Path | None) -> Finding:
+    """Say where code of an agent runs, and what stands between it and this machine."""
+    mode = config.find_execution_service(project).kernel_mode
+    if mode is not config.EnvMode.Local:
+        return Finding("ok", f"code of sessions runs in mode {mode.value}")
+    detail = "code of sessions runs locally, with your rights"
+    advice = (
+        "checks and questions prevent accidents, not intent; set"
+        " execution_service.kernel_mode to container to prevent both"
+    )
+    return Finding("ok", detail, advice)
 
 
 def _check_model(project: Path | None) -> Finding:

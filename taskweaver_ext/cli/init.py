@@ -13,6 +13,7 @@ import click
 
 from taskweaver_ext.config.settings import FILE_NAME
 from taskweaver_ext.errors import ConfigError
+from taskweaver_ext.machine.private_files import write_private
 
 _DISTRIBUTION = "taskweaver_ext"
 _PLACE_IN_WHEEL = "share/taskweaver-ext/project"
@@ -40,7 +41,10 @@ def command(folder: Path, project: Path | None, force: bool) -> None:
         for name in names:
             path = target / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(template / name, path)
+            if name == FILE_NAME:  # will hold keys
+                write_private(path.resolve(), (template / name).read_text(encoding="utf-8"))
+            else:
+                shutil.copyfile(template / name, path)
     except OSError as error:
         raise ConfigError(f"{target} cannot be written: {error.strerror}.") from error
     click.echo(f"Made a project in {target}.")

@@ -21,6 +21,7 @@ from taskweaver_ext.llm.fetch import (
     default_models_folder,
     fetch_model,
 )
+from taskweaver_ext.machine.private_files import write_private
 
 
 @click.group(short_help="Bring a model to this machine.")
@@ -107,4 +108,4 @@ def _set(path: Path, values: dict[str, str]) -> None:
         raise ConfigError(f"{path} is not valid JSON: {error}.") from error
     # A model of another provider does not fit; its key does no harm, and may be wanted again.
     kept = {name: value for name, value in settings.items() if name != "llm.model"}
-    path.write_text(json.dumps({**kept, **values}, indent=2) + "\n", encoding="utf-8")
+    write_private(path.resolve(), json.dumps({**kept, **values}, indent=2) + "\n")

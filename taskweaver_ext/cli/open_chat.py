@@ -15,6 +15,7 @@ from taskweaver_ext.ces.kernels.modes import KERNEL_MODES
 from taskweaver_ext.chat.exit_codes import EXIT_INTERRUPTED
 from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.cli.init import find_template
+from taskweaver_ext.cli.kernel_place import say_where_code_runs
 from taskweaver_ext.cli.project_log import logging_to_project
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
@@ -37,11 +38,12 @@ def open_chat(project: Path | None, kernel: str | None) -> int:
     arguments = {"execution_service.kernel_mode": kernel}
     with (
         TaskWeaverApp(project, arguments=arguments) as app,
-        logging_to_project(app.config.logging),
+        logging_to_project(app.config.logging, lambda: app.redactor),
     ):
         source = ProjectSessions(app, find_template)
         if _is_interactive():
             return _chat_on_terminal(source, app.config)
+        say_where_code_runs(app.config)
         return _chat_through_pipes(source)
 
 

@@ -6,22 +6,36 @@ import logging
 import logging.handlers
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
+from pathlib import Path
 
 from taskweaver_ext.config.settings import LoggingConfig
+from taskweaver_ext.machine.private_files import make_private_folder, open_private
+from taskweaver_ext.text.redaction import Redactor
 
 MAX_LOG_BYTES = 5 << 20
 """A log that has grown so large is put aside, and the one before it goes."""
+
+MAX_EARLY_RECORDS = 1000
+"""Kept until it is known what is secret."""
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _PACKAGE = "taskweaver_ext"
 
 
 @contextmanager
-def logging_to_project(config: LoggingConfig) -> Iterator[None]:
-    """Write the package's log to the project's file; a file that cannot be written is no reason
-    not to work."""
+def logging_to_project(
+    config: LoggingConfig, make_redactor: Callable[[], Redactor]
+) -> Iterator[None]:
+    """Write the package's log to the project's file, without secrets.
+
+    A file that cannot be written is no reason not to work.
+
+    Args:
+        make_redactor: Masks what is logged, also what is logged while it is made.
+    """
     try:
         handler = _open(config)
     except OSError as error:
@@ -34,17 +48,42 @@ def logging_to_project(config: LoggingConfig) -> Iterator[None]:
     for other in logger.handlers:
         other.setLevel(max(other.level, shown))
     logger.setLevel(min(shown or logging.WARNING, handler.level))
-    logger.addHandler(handler)
+    early = logging.handlers.MemoryHandler(MAX_EARLY_RECORDS, flushLevel=sys.maxsize)
+    early.setLevel(handler.level)
+    logger.addHandler(early)
     try:
+        handler.setFormatter(_MaskingFormatter(make_redactor()))
+        logger.addHandler(handler)
+        logger.removeHandler(early)
+        early.setTarget(handler)
+        early.close()
         yield
     finally:
+        logger.removeHandler(early)
         logger.removeHandler(handler)
         logger.setLevel(shown)
         handler.close()
 
 
+class _MaskingFormatter(logging.Formatter):
+    """Write records, with what was raised, without secrets."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__(_FORMAT)
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record as text."""
+        return self._redactor.redact(super().format(record))
+
+
 class _LogFile(logging.handlers.RotatingFileHandler):
     """A log that keeps silent about a full disk: the person at the terminal has work to do."""
+
+    def _open(self) -> TextIOWrapper:
+        """Open the file, also each time that the last one was put aside."""
+        descriptor = open_private(Path(self.baseFilename).resolve(), os.O_WRONLY | os.O_APPEND)
+        return open(descriptor, "a", encoding=self.encoding)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """Hear that a record could not be written."""
@@ -58,10 +97,8 @@ class _LogFile(logging.handlers.RotatingFileHandler):
 
 
 def _open(config: LoggingConfig) -> logging.Handler:
-    config.log_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(config.log_folder)
     path = config.log_folder / config.log_file
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
     handler = _LogFile(path, maxBytes=MAX_LOG_BYTES, backupCount=1, encoding="utf-8")
-    handler.setFormatter(logging.Formatter(_FORMAT))
     handler.setLevel(config.level.upper())
     return handler

@@ -131,6 +131,8 @@ class SettingsReader:
                 least = entry.metadata.get("at_least")
                 if least is not None and values[entry.name] < least:
                     raise ValueError(f"at least {least}")
+                if check := entry.metadata.get("check"):
+                    check(values[entry.name])
             except ValueError as expected:
                 self.mistakes.append(
                     f"{name}.{entry.name} is {given.value!r} ({given.origin}); it must be"

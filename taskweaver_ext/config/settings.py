@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_type_hints
@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeAlias, get_type_hints
 from taskweaver_ext.config.data_files import parse_json
 from taskweaver_ext.config.reader import SettingsReader
 from taskweaver_ext.errors import ConfigError
+from taskweaver_ext.text.stream_pattern import StreamPattern
 
 FILE_NAME = "taskweaver_config.json"
 
@@ -70,6 +71,14 @@ def _of_gateway(variable: str) -> dict[str, str]:
     return {"variable": f"TASKWEAVER_GATEWAY_{variable}", "belongs_to": "gateway_url"}
 
 
+def _check_patterns(patterns: tuple[str, ...]) -> None:
+    for pattern in patterns:
+        try:
+            StreamPattern(pattern)
+        except ValueError as error:
+            raise ValueError(f"a list of patterns. {str(error).removesuffix('.')}") from None
+
+
 class EnvMode(enum.StrEnum):
     """Where kernels run; `ces/kernels/modes.py` says what that means."""
 
@@ -103,6 +112,11 @@ class ExecutionServiceConfig:
     """Modules that local kernels have imported before they start."""
     spare_kernels: int = field(default=0, metadata={"at_least": 0})
     """How many local kernels are started before they are needed."""
+    redact: bool = True
+    """Whether sessions mask secrets in what code says: keys of the settings and of plugins, and
+    what our variables keep from code."""
+    redact_patterns: tuple[str, ...] = field(default=(), metadata={"check": _check_patterns})
+    """What else is masked: regular expressions as `text.redaction.Redactor` takes them."""
     languages: Mapping[str, Mapping[str, Any]] | None = None
     """Languages besides those that are built in, or in their place, by name; what is said of each
     are the fields of `ces.programs.languages.Language`: command, arguments, suffix, build."""
@@ -216,6 +230,8 @@ class Config:
     """All settings of a project."""
 
     app_base_dir: Path
+    names_kernel_mode: bool = True
+    """Whether somebody has said where code runs; if not, people are told where it does."""
     llm: LlmConfig = field(default_factory=LlmConfig)
     execution_service: ExecutionServiceConfig = field(default_factory=ExecutionServiceConfig)
     session: SessionConfig = field(default_factory=SessionConfig)
@@ -258,7 +274,7 @@ def load(
     mode = reader.given("execution_service.kernel_mode")
     name = EnvMode.Local if mode is None else str(mode.value)
     reader.add_named("by default", (mode_defaults or {}).get(name, {}))
-    return _read(reader, folder)
+    return replace(_read(reader, folder), names_kernel_mode=mode is not None)
 
 
 def load_execution_service(environ: Mapping[str, str] | None = None) -> ExecutionServiceConfig:
@@ -327,7 +343,7 @@ def _llm(reader: SettingsReader) -> LlmConfig:
 def _section_classes() -> dict[str, type[Any]]:
     hints = get_type_hints(Config)
     kinds = {entry.name: hints[entry.name] for entry in fields(Config)}
-    return {name: kind for name, kind in kinds.items() if kind not in (Path, LlmConfig)}
+    return {name: kind for name, kind in kinds.items() if kind not in (Path, bool, LlmConfig)}
 
 
 def _known_names() -> dict[str, str]:

@@ -25,7 +25,7 @@ LEAVE_TWICE = "Ctrl-C again leaves, as Ctrl-D does."
 
 LOCAL_KERNEL = (
     "Code runs on this machine, with your rights; taskweaver-ext chat --kernel container keeps it"
-    " in a container."
+    " in a container. Checks and questions prevent accidents, not intent; a container does."
 )
 
 

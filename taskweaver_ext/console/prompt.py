@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from taskweaver_ext.console.inbox import Question
 from taskweaver_ext.console.rows import OUTPUT, Painter
 from taskweaver_ext.console.screen import fit
 from taskweaver_ext.console.terminal_settings import suspend_process_group
+from taskweaver_ext.machine.private_files import make_private_folder, open_private
 from taskweaver_ext.text.terminal import strip_terminal
 
 PROMPTS: dict[Mode, str] = {"agent": "You ▸ ", "python": ">>> ", "shell": "$ "}
@@ -213,8 +215,8 @@ def _history(path: Path | None) -> History:
     if path is None:
         return InMemoryHistory()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)
+        make_private_folder(path.parent)
+        os.close(open_private(path.resolve(), os.O_WRONLY | os.O_APPEND))
     except OSError:
         return InMemoryHistory()
     return _ForgivingHistory(str(path))

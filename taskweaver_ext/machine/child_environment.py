@@ -18,7 +18,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from taskweaver_ext.machine.credentials import holds_credentials, is_secret_name
+from taskweaver_ext.machine.credentials import holds_credentials, is_secret_name, secret_values
 
 _GRANTED_BY_NAME = "PLUGIN_"
 
@@ -54,6 +54,11 @@ def is_passed_on(name: str, value: str) -> bool:
 def granted_by_name() -> dict[str, str]:
     """Our variables that plugins were given by name."""
     return {name: value for name, value in os.environ.items() if name.startswith(_GRANTED_BY_NAME)}
+
+
+def secret_variables() -> set[str]:
+    """What is secret in our variables: to be masked wherever it appears."""
+    return secret_values(os.environ)
 
 
 def child_environment(

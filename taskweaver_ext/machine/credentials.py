@@ -45,7 +45,14 @@ _BY_SHAPE = re.compile(
 )
 _PRIVATE_KEY = "PRIVATE KEY-----"
 
-_WORDS = frozenset("true false none null yes no on off default enabled disabled auto".split())
+_WORDS = frozenset(
+    """
+    true false none null yes no on off default enabled disabled auto
+    ollama lm-studio not-needed not_needed no-key no_key unused dummy changeme placeholder local
+    localhost example testing secret password postgres admin administrator username anonymous
+    """.split()
+)
+"""Switches, and what stands where a value is asked for and none is needed."""
 
 _SHORTEST_TOKEN = 16
 

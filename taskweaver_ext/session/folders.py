@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import IO
 
+from taskweaver_ext.machine.private_files import open_private
+
 if sys.platform != "win32":
     import fcntl
 
@@ -27,7 +29,8 @@ class FolderInUse:
     def __init__(self, folder: Path) -> None:
         self._mark: IO[bytes] | None = None
         try:
-            self._mark = open(folder / _MARK, "ab")  # noqa: SIM115  closed by `close`
+            descriptor = open_private(folder / _MARK, os.O_WRONLY | os.O_APPEND)
+            self._mark = open(descriptor, "ab")  # noqa: SIM115  closed by `close`
             if sys.platform != "win32":
                 fcntl.flock(self._mark, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError as error:  # a session can do without

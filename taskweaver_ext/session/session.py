@@ -28,6 +28,7 @@ from taskweaver_ext.events.types import (
     SessionEventType,
 )
 from taskweaver_ext.llm.chat_model import ChatModel
+from taskweaver_ext.machine.private_files import claim_private_folder, write_private
 from taskweaver_ext.plugins.registry import PluginEntry, PluginRegistry
 from taskweaver_ext.roles.base.cancellation import Cancellation, RoundCancelledError
 from taskweaver_ext.roles.base.role import (
@@ -112,6 +113,7 @@ class Session:
         self.session_id = session_id
         self.session_dir = config.workspace.workspace_path / "sessions" / session_id
         self.cwd = self.session_dir / "cwd"
+        _make_folder(self.session_dir)
         _make_folder(self.cwd)
         self.emitter = SessionEventEmitter()
         self.memory = Memory()
@@ -150,6 +152,7 @@ class Session:
             find_model=parts.find_model,
             cancellation=self._cancellation,
             usage=self.usage,
+            redactor=parts.environment.redactor,
         )
         self._roles = self._make_roles(parts)
         self._folder_in_use = FolderInUse(self.session_dir)
@@ -439,7 +442,7 @@ class Session:
             chat_round.change_round_state("cancelled" if is_cancelled else "failed")
             if not isinstance(error, Exception):
                 raise  # Ctrl-C, which is not ours to explain
-            chat_round.error = _explain(error, chat_round)
+            chat_round.error = self._context.masked(_explain(error, chat_round))
             if not is_cancelled:
                 self.emitter.emit_error(chat_round.error)
             if raises:
@@ -455,7 +458,7 @@ class Session:
         path = self.session_dir / f"{self.session_id}_{chat_round.id}.json"
         try:
             text = json.dumps(chat_round.to_dict(), ensure_ascii=False, indent=1, default=str)
-            path.write_text(text, encoding="utf-8", errors="replace")
+            write_private(path, text)
         except (OSError, TypeError, ValueError, RecursionError) as error:
             # A disk may be full, and attachments of roles of one's own hold anything.
             _logger.warning("Round %s cannot be kept in %s: %s", chat_round.id, path, error)
@@ -463,7 +466,7 @@ class Session:
 
 def _make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        claim_private_folder(folder)
     except OSError as error:
         raise ConfigError(
             f"The session's folder {folder} cannot be made ({error.strerror}). Start"

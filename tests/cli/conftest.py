@@ -26,10 +26,10 @@ def logging_is_put_back() -> Iterator[None]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project without any settings."""
+    """A project that says where code runs, and nothing else."""
     folder = tmp_path / "project"
     folder.mkdir()
-    (folder / "taskweaver_config.json").write_text("{}")
+    (folder / "taskweaver_config.json").write_text('{"execution_service.kernel_mode": "local"}')
     return folder
 
 

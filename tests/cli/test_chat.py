@@ -107,3 +107,21 @@ def test_the_demonstration_plays_to_its_end(open_chat: OpenChat) -> None:
         lambda: any(line.endswith("_chart.png") and "," in line for line in chat.screen.lines),
         "the chart with its size",
     )
+
+
+def test_history_and_log_are_for_their_owner_alone_also_those_of_earlier_times(
+    project: Path, open_chat: OpenChat
+) -> None:
+    kept = [project / ".taskweaver_history", project / "logs" / "task_weaver.log"]
+    for path in kept:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        path.chmod(0o666)
+
+    chat = open_chat()
+    chat.press("> print('once')\r")
+    chat.wait_for(" │   once")
+    chat.leave()
+
+    assert [path.stat().st_mode & 0o777 for path in kept] == [0o600, 0o600]
+    assert "print('once')" in kept[0].read_text()

@@ -190,3 +190,17 @@ def test_a_terminal_nobody_knows_gets_plain_lines(project: Path, term: str) -> N
 
         assert chat.wait() == 0
         assert b"\x1b" not in chat.screen.received
+
+
+def test_a_project_that_names_no_kernel_mode_is_told_where_code_runs(project: Path) -> None:
+    told = "prevent accidents, not intent"
+    settings = project / "taskweaver_config.json"
+
+    settings.write_text("{}")
+    unnamed = run_piped(project, "> print(1)\n")
+    settings.write_text('{"execution_service.kernel_mode": "local"}')
+    named = run_piped(project, "> print(1)\n")
+
+    assert unnamed.stderr.count(told) == 1
+    assert told not in named.stderr
+    assert unnamed.stdout == named.stdout == "1\n"

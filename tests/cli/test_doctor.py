@@ -102,7 +102,7 @@ def test_json_tells_the_same_and_a_key_is_never_shown(
     assert code == 0
     assert report["can_run"] is True
     found = {check["name"]: check for check in report["checks"]}
-    assert set(found) == {*NEEDED, "docker", "model", "sessions"}
+    assert set(found) == {*NEEDED, "docker", "isolation", "model", "sessions"}
     assert found["docker"]["status"] == "ok"
     assert found["docker"]["detail"] == f"engine 28.0.1 at {engine}"
     assert found["model"]["detail"] == "openai from-the-file, key set"

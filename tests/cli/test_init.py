@@ -104,3 +104,14 @@ def test_an_installed_wheel_brings_the_whole_template(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert files_in(tmp_path / "made") == files_in(CHECKOUT / "project")
+
+
+def test_settings_which_may_hold_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        assert exit_code_of("init", str(tmp_path / "project")) == 0
+    finally:
+        os.umask(before)
+
+    settings = tmp_path / "project" / config.FILE_NAME
+    assert settings.stat().st_mode & 0o777 == 0o600

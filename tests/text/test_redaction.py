@@ -17,7 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskweaver_ext.text.redaction import MASK, Redactor, _words
+from taskweaver_ext.text.redaction import MASK, Redactor
+from taskweaver_ext.text.secret_spellings import words_of
 from tests.support.growth import growth
 
 KEY = "sk-4f5e6d7c8b9a0123456789"
@@ -69,7 +70,7 @@ def test_all_of_every_secret_is_masked_and_nothing_else_however_the_text_is_cut(
     secrets: list[str], patterns: list[str], text: str, sizes: list[int]
 ) -> None:
     redactor = Redactor(secrets, patterns)
-    words = {word for secret in secrets for word in _words(secret)}
+    words = {word for secret in secrets for word in words_of(secret)}
     possessive = [re.sub(r"([*+?}])", r"\1+", pattern) for pattern in patterns]
 
     expected = masked(text, words, possessive)
@@ -91,7 +92,7 @@ def test_any_characters_can_be_secret(
     text = "".join(
         secrets[part % len(secrets)] if isinstance(part, int) else part for part in parts
     )
-    words = {word for secret in secrets for word in _words(secret)}
+    words = {word for secret in secrets for word in words_of(secret)}
 
     result = streamed(Redactor(secrets), cut(text, sizes))
 
@@ -110,7 +111,7 @@ def test_a_long_text_is_masked_as_a_short_one_is(data: st.DataObject) -> None:
         for _ in range(60)
     ]
     text = "".join(parts)
-    words = {word for secret in secrets for word in _words(secret)}
+    words = {word for secret in secrets for word in words_of(secret)}
     sizes = [generator.randint(1, 3000) for _ in range(8)]
 
     expected = masked(text, words)
@@ -184,7 +185,7 @@ def test_a_very_long_secret_is_one_mask_and_its_long_parts_are_masked_too() -> N
     assert secret[1500:2000] not in redactor.redact(secret[:3000])
 
 
-def test_short_values_are_ordinary_words() -> None:
+def test_short_values_are_ordinarywords_of() -> None:
     assert Redactor(["1", "true", "", "  abc  ", MASK[1:-1]]).redact("1 is true, abc") == (
         "1 is true, abc"
     )

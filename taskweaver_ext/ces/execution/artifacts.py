@@ -16,6 +16,7 @@ from typing import Any
 
 from taskweaver_ext.ces.execution.files_beneath import regular_file_beneath
 from taskweaver_ext.ces.execution.results import ExecutionArtifact, ExecutionId
+from taskweaver_ext.machine.private_files import make_private_folder, open_private
 
 IMAGE_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif",
                   "image/webp": ".webp", "image/svg+xml": ".svg"}  # fmt: skip
@@ -88,10 +89,9 @@ class ArtifactStore:
         return self._write(f"{_plain(file_id)}_{_plain(name)}", content)
 
     def _write(self, name: str, content: bytes) -> Path:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self._folder)
         path = self._folder / name
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-        with open(os.open(path, flags, 0o600), "wb") as file:
+        with open(open_private(path, os.O_WRONLY | os.O_TRUNC), "wb") as file:
             file.write(content)
         return path
 

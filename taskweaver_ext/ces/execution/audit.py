@@ -15,11 +15,12 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from taskweaver_ext.ces.execution.results import ExecutionResult, Notice
+from taskweaver_ext.machine.private_files import make_private_folder, open_private
+from taskweaver_ext.text.redaction import Redactor
 
 if sys.platform != "win32":
     import pwd
@@ -28,8 +29,8 @@ STARS = "****"
 
 _MAX_CODE_CHARACTERS = 65_536
 _MAX_ERROR_CHARACTERS = 2000
-_SHORTEST_SECRET = 4
-"""Shorter values are placeholders, and taking them out would garble ordinary words."""
+_MARGIN = 4096
+"""Looked at besides, so that no cut goes through a secret."""
 
 # Possessive quantifiers keep all of this linear: what a program's text is made of is not ours.
 _NAME = (
@@ -66,11 +67,10 @@ _PATTERNS = tuple(
 _logger = logging.getLogger(__name__)
 
 
-def mask_secrets(text: str, secrets: Iterable[str] = ()) -> str:
-    """Replace the given values, and whatever looks like a key or a password, by stars."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _SHORTEST_SECRET:
-            text = text.replace(secret, STARS)
+def mask_secrets(text: str, redactor: Redactor | None = None) -> str:
+    """Mask known secrets, and replace whatever looks like a key or a password by stars."""
+    if redactor is not None:
+        text = redactor.redact(text)
     for pattern in _PATTERNS:
         text = pattern.sub(lambda match: match[1] + STARS, text)
     return text
@@ -84,16 +84,18 @@ class AuditLog:
         write to a file opened for appending, so that processes may share it.
     """
 
-    def __init__(self, path: str | Path, *, who: str = "", secrets: Iterable[str] = ()) -> None:
+    def __init__(
+        self, path: str | Path, *, who: str = "", redactor: Redactor | None = None
+    ) -> None:
         """A log at `path`, which is made when it is first written.
 
         Args:
             who: On whose behalf code runs, besides the system's user: a session, a role.
-            secrets: Values that must not appear in the log.
+            redactor: Masks values that must not appear in the log.
         """
         self.path = Path(path)
         self._who = who
-        self._secrets = tuple(secrets)
+        self._redactor = redactor
         self._user = _user_name()
         self._lock = threading.Lock()
         self._descriptor: int | None = None
@@ -102,14 +104,14 @@ class AuditLog:
         self, execution_id: str, *, executor: str, code: str, cwd: str = "", has_stdin: bool = False
     ) -> Notice | None:
         """Write that a run starts; return a notice for its result where that fails."""
-        masked = mask_secrets(code[:_MAX_CODE_CHARACTERS], self._secrets)
+        masked = mask_secrets(code[: _MAX_CODE_CHARACTERS + _MARGIN], self._redactor)
         return self._write(
             {
                 "event": "started",
                 "execution_id": execution_id,
                 "executor": executor,
                 "cwd": cwd,
-                "code": masked,
+                "code": masked[:_MAX_CODE_CHARACTERS],
                 "code_characters": len(code),
                 "code_sha256": hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest(),
                 "has_stdin": has_stdin,
@@ -118,7 +120,8 @@ class AuditLog:
 
     def write_end(self, result: ExecutionResult, *, executor: str) -> Notice | None:
         """Write how a run ended, like `write_start`."""
-        error = mask_secrets((result.error or "")[-_MAX_ERROR_CHARACTERS:], self._secrets)
+        error = (result.error or "")[-_MAX_ERROR_CHARACTERS - _MARGIN :]
+        error = mask_secrets(error, self._redactor)[-_MAX_ERROR_CHARACTERS:]
         return self._write(
             {
                 "event": "ended",
@@ -153,9 +156,8 @@ class AuditLog:
     def _append(self, line: bytes) -> None:
         with self._lock:
             if self._descriptor is None:
-                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-                self._descriptor = os.open(self.path, flags, 0o600)
+                make_private_folder(self.path.parent)
+                self._descriptor = open_private(self.path, os.O_WRONLY | os.O_APPEND)
             os.write(self._descriptor, line)
 
 

@@ -21,6 +21,7 @@ from typing import IO, TypeAlias
 from taskweaver_ext.ces.execution.events import ExecutionEvent
 from taskweaver_ext.ces.execution.output_sink import STREAMS, OutputSink
 from taskweaver_ext.ces.execution.results import StreamName
+from taskweaver_ext.machine.private_files import make_private_folder
 from taskweaver_ext.text.truncation import incomplete_bytes
 
 _HELD_BYTES = 1 << 20
@@ -114,7 +115,7 @@ class _EventFile:
     def write(self, event: ExecutionEvent) -> int:
         """Append an event and return where it is; raises OSError."""
         if self._file is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self._folder)
             self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - see `close`
         offset = self._file.seek(0, 2)
         pickle.dump(event, self._file)
@@ -153,6 +154,7 @@ class Delivery:
         self._held_bytes = 0
         self._held_characters = 0
         self._is_finished = False
+        self._is_woken = False
 
     def put(self, event: ExecutionEvent, characters: int = 0) -> None:
         """Queue an event, with how many characters it holds if those may be many."""
@@ -193,10 +195,19 @@ class Delivery:
             self._is_finished = True
             self._changed.notify()
 
+    def wake(self) -> None:
+        """Have the caller's thread look around although there is nothing to receive."""
+        with self._changed:
+            self._is_woken = True
+            self._changed.notify()
+
     def receive(self, timeout: float | None) -> Delivered | None:
         """Wait for the next event or piece of text; None when time is up or all is taken."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._is_finished, timeout)
+            self._changed.wait_for(
+                lambda: self._waiting or self._is_finished or self._is_woken, timeout
+            )
+            self._is_woken = False
             if not self._waiting:
                 return None
             first = self._waiting[0]

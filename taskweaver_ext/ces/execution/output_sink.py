@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from taskweaver_ext.ces.execution.results import Notice, StreamName
+from taskweaver_ext.machine.private_files import make_private_folder, open_private
 from taskweaver_ext.text.truncation import cut_head, cut_tail
 
 MEMORY_BYTES = 1 << 20
@@ -125,6 +126,10 @@ class OutputSink:
         record.tail.add(data)
         return offset
 
+    def size(self, stream: StreamName) -> int:
+        """How many bytes of a stream have been written."""
+        return self._streams[stream].total_bytes
+
     def read(self, stream: StreamName, offset: int, size: int) -> bytes:
         """Read back from a spilled record; short only where the record has failed."""
         with self._readers_lock:
@@ -182,9 +187,8 @@ class OutputSink:
         view = memoryview(data)
         try:
             if record.writer is None:
-                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-                record.writer = os.open(record.path, flags, 0o600)
+                make_private_folder(self.folder)
+                record.writer = open_private(record.path, os.O_WRONLY | os.O_TRUNC)
             while view:
                 view = view[os.write(record.writer, view) :]
         except OSError as error:

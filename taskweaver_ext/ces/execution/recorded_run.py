@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 from taskweaver_ext.ces.execution.cancellation import OnCancel
@@ -16,10 +17,12 @@ from taskweaver_ext.ces.execution.delivery import Delivery, OutputText
 from taskweaver_ext.ces.execution.events import (
     ExecutionEvent,
     ExecutionFinished,
+    InputRequested,
     OutputProduced,
     StatusChanged,
 )
 from taskweaver_ext.ces.execution.executor import RunOptions
+from taskweaver_ext.ces.execution.masking import OutputMask
 from taskweaver_ext.ces.execution.output_sink import OutputSink
 from taskweaver_ext.ces.execution.results import (
     ExecutionResult,
@@ -28,6 +31,7 @@ from taskweaver_ext.ces.execution.results import (
     Notice,
     StreamName,
 )
+from taskweaver_ext.text.redaction import Redactor
 
 CATCH_UP_SECONDS = 5.0
 """How long a slow callback is waited for after the program's end."""
@@ -54,7 +58,13 @@ class RecordedRun:
         code: str,
         options: RunOptions,
         sink: OutputSink,
+        redactor: Redactor | None = None,
     ) -> None:
+        """Begin to record.
+
+        Args:
+            redactor: Masks secrets in all that is recorded and told.
+        """
         self.id = options.execution_id
         self.token = options.token
         self.result = ExecutionResult(execution_id=self.id, code=code)
@@ -64,6 +74,8 @@ class RecordedRun:
         self._delivers_output = self._on_output is not None or self._on_event is not None
         self._stop: OnCancel | None = None
         self._delivery = Delivery(sink)
+        self._redactor = redactor
+        self._mask = OutputMask(redactor, self._record) if redactor else None
         self._started_at = time.monotonic()
         self._ended_at = self._started_at
         self._failed_callbacks: list[Callable[..., object]] = []
@@ -85,10 +97,23 @@ class RecordedRun:
 
     def say(self, event: ExecutionEvent, characters: int = 0) -> None:
         """Queue an event for the caller, with how many characters it holds if those may be many."""
+        if self._redactor is not None:
+            event = self._before_and_masked(event, self._redactor)
         self._delivery.put(event, characters)
+
+    def _before_and_masked(self, event: ExecutionEvent, redactor: Redactor) -> ExecutionEvent:
+        """Let go of the output before an event, and mask what is not the code's message."""
+        if self._mask is not None:
+            self._mask.release()
+        if isinstance(event, InputRequested):
+            return replace(event, prompt=redactor.redact(event.prompt))
+        if isinstance(event, StatusChanged):
+            return replace(event, detail=redactor.redact(event.detail))
+        return event
 
     def add_notice(self, notice: Notice) -> None:
         """Add something the caller should know, once; what code causes without end, not all."""
+        notice = replace(notice, message=self._masked(notice.message))
         notices = self.result.notices
         if notice.kind == "host" and len(notices) >= _MAX_NOTICES:
             notice = _MORE_NOTICES
@@ -108,6 +133,18 @@ class RecordedRun:
         """Record output, then queue it for the caller."""
         if self._sink.limit_reached:
             return
+        if self._mask is None:
+            self._record(stream, data)
+        elif self._mask.receive(stream, data):
+            self._delivery.wake()
+
+    def recorded_bytes(self, stream: StreamName) -> int:
+        """How long the record of a stream is, now that no more text of it comes."""
+        if self._mask is not None:
+            self._mask.close()
+        return self._sink.size(stream)
+
+    def _record(self, stream: StreamName, data: bytes) -> None:
         offset = self._sink.write(stream, data)
         if self._delivers_output:
             self._delivery.put_output(stream, data, offset)
@@ -116,9 +153,13 @@ class RecordedRun:
         """Complete the result; only the first call counts."""
         if self.is_finished:
             return
+        if self._mask is not None:
+            self._mask.close()
         self._ended_at = time.monotonic()
         self.result.status = status
-        self.result.error = error
+        self.result.error = error and self._masked(error)
+        if death := self.result.death:
+            self.result.death = replace(death, detail=self._masked(death.detail))
         self.result.duration_seconds = self._ended_at - self._started_at
         if self._stop is not None:
             self.token.forget(self._stop)
@@ -130,8 +171,11 @@ class RecordedRun:
 
         A callback that raises is logged once and called again.
         """
+        mask = self._mask
         while not self._delivery.is_drained:
-            delivered = self._delivery.receive(None)
+            delivered = self._delivery.receive(None if mask is None else mask.seconds_to_quiet())
+            if mask is not None:
+                mask.release_if_quiet()
             if isinstance(delivered, OutputText):
                 self._call_with_text(delivered)
             elif delivered is not None:
@@ -147,6 +191,9 @@ class RecordedRun:
         self.result.notices += record.notices
         self._call(self._on_event, ExecutionFinished.of(self.result))
         return self.result
+
+    def _masked(self, text: str) -> str:
+        return text if self._redactor is None else self._redactor.redact(text)
 
     def _before_event(self, event: ExecutionEvent) -> None:
         """What else is to be done on the caller's thread when an event is its turn."""

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from taskweaver_ext.ces.execution.results import StreamName
+from taskweaver_ext.machine.private_files import make_private_folder, open_private
 
 _COPY_BYTES = 1 << 20
 
@@ -72,9 +73,8 @@ class BinaryRecord:
 
     def _descriptor(self, stream: StreamName) -> int:
         if stream not in self._descriptors:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._descriptors[stream] = os.open(self._path(stream), flags, 0o600)
+            make_private_folder(self._folder)
+            self._descriptors[stream] = open_private(self._path(stream), os.O_RDWR | os.O_TRUNC)
         return self._descriptors[stream]
 
     def _path(self, stream: StreamName) -> Path:

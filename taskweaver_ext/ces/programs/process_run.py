@@ -220,11 +220,12 @@ class ProcessRun:
 
     def _receive(self, stream: StreamName, data: bytes) -> None:
         self._run.receive_output(stream, data)
-        self._binary.leave_room(stream, len(data))
         if stream == "stderr" and self._limits.memory_bytes is not None:
             self._stderr_tail = (self._stderr_tail + data)[-_STDERR_TAIL_BYTES:]
 
     def _receive_binary(self, stream: StreamName, data: bytes) -> None:
+        if stream not in self._binary.streams:
+            self._binary.leave_room(stream, self._run.recorded_bytes(stream))
         self._binary.write(stream, data)
 
     def _has_too_much_output(self) -> bool:

@@ -9,6 +9,7 @@ from taskweaver_ext.ces.execution.executor import RunOptions
 from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES, OutputSink
 from taskweaver_ext.ces.execution.recorded_run import RecordedRun
 from taskweaver_ext.machine.owned_folders import GivenFolder
+from taskweaver_ext.text.redaction import Redactor
 
 CLOSE_SECONDS = 10.0
 """How long closing waits for callbacks that hang."""
@@ -29,14 +30,16 @@ class RunRecords:
         *,
         memory_bytes: int = MEMORY_BYTES,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
+        redactor: Redactor | None = None,
     ) -> None:
         self._executor = executor
         self._memory_bytes = memory_bytes
         self._max_output_bytes = max_output_bytes
+        self._redactor = redactor
         self._given_folder = GivenFolder(folder)
         self.folder = self._given_folder.path
         self._has_own_audit = audit is None
-        self._audit = audit or AuditLog(self.folder / "audit.jsonl")
+        self._audit = audit or AuditLog(self.folder / "audit.jsonl", redactor=redactor)
 
     def begin(self, code: str, options: RunOptions, cwd: Path) -> RecordedRun:
         """A run to be filled; the audit log has its start."""
@@ -46,7 +49,7 @@ class RunRecords:
             memory_bytes=self._memory_bytes,
             max_bytes=self._max_output_bytes,
         )
-        run = RecordedRun(code, options, sink)
+        run = RecordedRun(code, options, sink, self._redactor)
         failure = self._audit.write_start(
             run.id,
             executor=self._executor,

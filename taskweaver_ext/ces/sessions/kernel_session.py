@@ -36,6 +36,7 @@ from taskweaver_ext.ces.sessions.session_info import SessionInfo, SessionState, 
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
 from taskweaver_ext.ces.sessions.turns import Place, Purpose, Turns
 from taskweaver_ext.errors import KernelDiedError, SessionError
+from taskweaver_ext.text.redaction import Redactor
 
 TURN_SECONDS = 15.0
 """How long stopping a session waits for the thread whose execution it has just ended."""
@@ -65,6 +66,7 @@ class KernelSession:
         startup_scripts: StartupScripts,
         max_deaths_in_a_row: int,
         traces_start: bool = False,
+        redactor: Redactor | None = None,
     ) -> None:
         self._id = session_id
         self._folder = folder
@@ -73,7 +75,8 @@ class KernelSession:
         self._slot = KernelSlot(self._put_away)
         self._max_output_bytes = max_output_bytes
         self._max_deaths_in_a_row = max_deaths_in_a_row
-        self._late_outputs = LateOutputs(folder.outputs, on_late_output, max_output_bytes)
+        self._redactor = redactor
+        self._late_outputs = LateOutputs(folder.outputs, on_late_output, max_output_bytes, redactor)
         self._artifacts = ArtifactStore(folder.artifacts, folder.cwd)
         self._turns = Turns(on_free=pool.look_again)
         self._kernel = CurrentKernel(
@@ -205,6 +208,7 @@ class KernelSession:
             ),
             artifacts=self._artifacts,
             metadata={"session_variables": dict(self._variables), **command},
+            redactor=self._redactor,
         )
 
     def _tell_what_happened(self, execution: Execution) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from taskweaver_ext.ces.execution.executor import NAME
 from taskweaver_ext.errors import SessionError
+from taskweaver_ext.machine.private_files import claim_private_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,10 @@ class SessionFolder:
         path = Path(session_dir) if session_dir is not None else env_dir / "sessions" / session_id
         path = path.absolute()
         try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (path / "ces").mkdir(mode=0o700, exist_ok=True)
+            claim_private_folder(path)
+            claim_private_folder(path / "ces")
             if cwd is None:
-                (path / "cwd").mkdir(mode=0o700, exist_ok=True)
+                claim_private_folder(path / "cwd")
         except OSError as error:
             raise SessionError(
                 f"The folder of session {session_id!r} cannot be made: {error}."

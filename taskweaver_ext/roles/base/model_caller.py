@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from taskweaver_ext.conversation import AttachmentType
@@ -23,6 +23,7 @@ from taskweaver_ext.llm.chat_model import (
     ThinkingDelta,
 )
 from taskweaver_ext.llm.model_errors import ReplyCancelledError, ReplyInterruptedError
+from taskweaver_ext.machine.private_files import write_private
 from taskweaver_ext.roles.base.cancellation import RoundCancelledError
 from taskweaver_ext.roles.base.role import RoleContext
 
@@ -96,6 +97,7 @@ class ModelCaller:
             ModelError: There was no reply, and asking again would not help.
         """
         model = self.model
+        messages = [self._masked(message) for message in messages]
         self._write_prompt_log(messages, post)
         post.update_status(f"waiting for {model.name}")
         partial = _PartialReply(post, on_text)
@@ -123,13 +125,22 @@ class ModelCaller:
         _logger.info("%s replied (%s)", model.name, usage_so_far)
         return partial.reply()
 
+    def _masked(self, message: Message) -> Message:
+        """Mask what a project's files say; what persons and models say to each other stays.
+
+        What code wrote was masked when it came.
+        """
+        if message.role != "system":
+            return message
+        return replace(message, content=self._context.masked(message.content))
+
     def _write_prompt_log(self, messages: Sequence[Message], post: PostEventProxy) -> None:
         name = f"{self._log_name}_prompt_log_{post.round_id}_{post.post.id}.json"
         content = [{"role": message.role, "content": message.content} for message in messages]
         try:
             text = json.dumps(content, ensure_ascii=False, indent=1)
             path = self._context.session_dir / name
-            path.write_text(text, encoding="utf-8", errors="replace")
+            write_private(path, text)
         except OSError as error:
             _logger.warning("The messages to the model cannot be kept in a file: %s", error)
 

@@ -31,6 +31,7 @@ from taskweaver_ext.events.emitter import SessionEventEmitter
 from taskweaver_ext.llm.chat_model import ChatModel
 from taskweaver_ext.roles.base.cancellation import Cancellation
 from taskweaver_ext.roles.base.token_count import TokenCounter
+from taskweaver_ext.text.redaction import Redactor
 
 USER: RoleName = "User"
 PLANNER: RoleName = "Planner"
@@ -92,6 +93,11 @@ class RoleContext:
     """The model of an alias of `ext_llms.llm_configs`; of `llm.*` when the alias is empty."""
     cancellation: Cancellation
     usage: TokenCounter
+    redactor: Redactor | None = None
+
+    def masked(self, text: str) -> str:
+        """Return a text that no person typed without the secrets in it."""
+        return text if self.redactor is None else self.redactor.redact(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

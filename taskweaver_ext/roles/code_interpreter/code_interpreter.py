@@ -205,12 +205,13 @@ class CodeInterpreter(Role):
     def _report(
         self, post: PostEventProxy, result: ExecutionResult, check: ContractCheck | None
     ) -> None:
-        text = describe_result(result, check)
+        text = self.context.masked(describe_result(result, check))
         post.update_attachment(status_name(result), AttachmentType.execution_status)
         post.update_attachment(text, AttachmentType.execution_result)
         paths = artifact_paths(result.artifact, self._executor.cwd)
         if check is not None:
-            paths += [str(self._executor.cwd / file.path) for file in check.kept]
+            kept = [str(self._executor.cwd / file.path) for file in check.kept]
+            paths += map(self.context.masked, kept)
         if paths:
             post.update_attachment("\n".join(paths), AttachmentType.artifact_paths, extra=paths)
         post.update_message(text)

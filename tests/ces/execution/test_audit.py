@@ -15,6 +15,7 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.audit import STARS, AuditLog, mask_secrets
 from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.executors import ExecutorRegistry
+from taskweaver_ext.text.redaction import MASK, Redactor
 from tests.support.growth import growth
 
 
@@ -117,11 +118,11 @@ def test_code_that_is_very_long_is_cut_and_known_by_its_digest(tmp_path: Path) -
         ("ghp_abcdefghijklmnopqrst", f"ghp_{STARS}"),
         ("-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----",
          f"-----BEGIN RSA PRIVATE KEY-----{STARS}-----END RSA PRIVATE KEY-----"),
-        ("echo my-own-secret-value", f"echo {STARS}"),
+        ("echo my-own-secret-value", f"echo {MASK}"),
     ],
 )  # fmt: skip
 def test_what_looks_like_a_secret_is_masked(text: str, masked: str) -> None:
-    assert mask_secrets(text, ["my-own-secret-value"]) == masked
+    assert mask_secrets(text, Redactor(["my-own-secret-value"])) == masked
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_twice_the_text_takes_twice_the_time(piece: str) -> None:
 
 
 def test_errors_are_masked_too(tmp_path: Path) -> None:
-    log = AuditLog(tmp_path / "audit.jsonl", secrets=["very-secret"])
+    log = AuditLog(tmp_path / "audit.jsonl", redactor=Redactor(["very-secret"]))
     result = ExecutionResult(
         execution_id=ExecutionId("e1"),
         code="",
@@ -160,7 +161,7 @@ def test_errors_are_masked_too(tmp_path: Path) -> None:
     log.write_end(result, executor="kernel:python")
     log.close()
 
-    assert entries_of(log.path)[0]["error"] == f"ValueError: {STARS} is wrong"
+    assert entries_of(log.path)[0]["error"] == f"ValueError: {MASK} is wrong"
 
 
 @pytest.mark.parametrize(

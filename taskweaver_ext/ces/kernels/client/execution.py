@@ -24,6 +24,7 @@ from taskweaver_ext.ces.execution.events import (
     StatusReported,
 )
 from taskweaver_ext.ces.execution.executor import RunOptions
+from taskweaver_ext.ces.execution.masking import mask_announcement, mask_message, mask_place
 from taskweaver_ext.ces.execution.output_sink import OutputSink
 from taskweaver_ext.ces.execution.recorded_run import RecordedRun
 from taskweaver_ext.ces.execution.results import (
@@ -35,6 +36,7 @@ from taskweaver_ext.ces.execution.results import (
     Usage,
 )
 from taskweaver_ext.ces.inside.kernel.plugin_api import ARTIFACT_MIME, LOG_MIME, STATUS_MIME
+from taskweaver_ext.text.redaction import Redactor
 from taskweaver_ext.text.terminal import strip_terminal
 from taskweaver_ext.text.truncation import shorten_middle
 
@@ -67,8 +69,9 @@ class Execution(RecordedRun):
         sink: OutputSink,
         artifacts: ArtifactStore,
         metadata: Mapping[str, Any],
+        redactor: Redactor | None = None,
     ) -> None:
-        super().__init__(code, options, sink)
+        super().__init__(code, options, sink, redactor)
         self.code = code
         self.metadata = {"execution_id": self.id, **metadata}
         self.timeout = options.timeout
@@ -84,6 +87,8 @@ class Execution(RecordedRun):
 
     def receive_message(self, message_type: str, content: dict[str, Any]) -> None:
         """Take what the code published."""
+        if self._redactor is not None and message_type not in ("stream", "error"):
+            content = mask_message(self._redactor, content, kept=ARTIFACT_MIME)
         if message_type in ("display_data", "execute_result"):
             self._receive_display(content, is_result=message_type == "execute_result")
         elif message_type == "update_display_data":
@@ -91,7 +96,7 @@ class Execution(RecordedRun):
         elif message_type == "clear_output":
             self.say(OutputCleared(execution_id=self.id, wait=bool(content.get("wait"))))
         elif message_type == "error":
-            self._traceback = strip_terminal("\n".join(content.get("traceback", ())))
+            self._traceback = self._masked(strip_terminal("\n".join(content.get("traceback", ()))))
         elif message_type == "stream" and content.get("name") in ("stdout", "stderr"):
             self.receive_output(
                 content["name"], content["text"].encode("utf-8", "backslashreplace")
@@ -173,6 +178,8 @@ class Execution(RecordedRun):
         self.say(event, len(message))
 
     def _receive_artifact(self, announcement: dict[str, Any]) -> None:
+        if self._redactor is not None:
+            announcement = mask_announcement(self._redactor, announcement)
         artifact = self._artifacts.accept(announcement)
         if artifact is None:
             path = str(announcement.get("path", announcement.get("name")))[:_MAX_PATH_CHARACTERS]
@@ -188,6 +195,8 @@ class Execution(RecordedRun):
         self._add_artifact(artifact)
 
     def _add_artifact(self, artifact: ExecutionArtifact) -> None:
+        if self._redactor is not None:
+            artifact = mask_place(self._redactor, artifact)
         self._artifact_count += 1
         if self._artifact_count <= _MAX_ARTIFACTS:
             self.result.artifact.append(artifact)

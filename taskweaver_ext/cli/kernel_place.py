@@ -1,0 +1,17 @@
+"""Says where code runs, when nobody has chosen the place."""
+
+from __future__ import annotations
+
+from taskweaver_ext.cli.screen import Screen
+from taskweaver_ext.config.settings import Config
+
+LOCAL_BY_DEFAULT = (
+    "Code runs on this machine, with your rights: no setting names a kernel mode. Checks and"
+    " questions prevent accidents, not intent; --kernel container prevents both."
+)
+
+
+def say_where_code_runs(config: Config) -> None:
+    """Tell a person, on standard error, if the project leaves it to us."""
+    if not config.names_kernel_mode:
+        Screen().say(LOCAL_BY_DEFAULT)
