@@ -12,6 +12,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -67,18 +68,30 @@ class HostileServer:
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
             connection.settimeout(ATTACK_SECONDS)
-            _read_request(connection)
+            request = _read_request(connection)
             try:
-                self._attack(connection.sendall)
+                self._answer(request, connection.sendall)
             except OSError:
                 self.client_left.set()
 
+    def _answer(self, request: Request, send: Send) -> None:
+        self._attack(send)
 
-def _read_request(connection: socket.socket) -> None:
+
+@dataclass(frozen=True)
+class Request:
+    """The beginning of a request, such as "GET /api", and its headers by their small names."""
+
+    line: str
+    headers: dict[str, str]
+
+
+def _read_request(connection: socket.socket) -> Request:
     request = connection.makefile("rb")
-    length = 0
+    first = request.readline().decode()
+    headers: dict[str, str] = {}
     while (line := request.readline()).strip():
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length":
-            length = int(value)
-    request.read(length)
+        name, _, value = line.decode().partition(":")
+        headers[name.lower()] = value.strip()
+    request.read(int(headers.get("content-length", 0)))
+    return Request(first, headers)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import ssl
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +15,25 @@ from typing import Any
 import httpx
 
 from taskweaver_ext.ces.kernels.gateway.address import GatewayAddress, check_token, read_address
+from taskweaver_ext.ces.kernels.gateway.bounded_http import (
+    Answer,
+    AnswerError,
+    AnswerTimeoutError,
+    BoundedHttp,
+)
 from taskweaver_ext.errors import ConfigError, KernelNotReadyError, KernelStartError
 
 _ANSWER_SECONDS = 10.0
+_LEAST_START_SECONDS = 5.0
+"""For each request of a start, however long the one before has taken."""
 _LOOK_SECONDS = 2.0
 _MAX_WORDS = 300
+_MAX_SHOWN_KERNELSPECS = 20
+_MAX_NAME_CHARACTERS = 60
 _DELETE_PAUSES = (0.2, 0.5, 1.0, 2.0)
+
+_KERNEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+"""What may stand in a path as it is; gateways take UUIDs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,66 +66,72 @@ class GatewayApi:
         self.headers = _headers(self._token)
         self.tls = _tls_context(self.address, settings)
         self._settings = settings
-        self._http = httpx.Client(
-            base_url=self.url,
-            headers=self.headers,
-            timeout=_ANSWER_SECONDS,
-            verify=self.tls or False,  # False: nothing is encrypted, and no redirect followed
-            trust_env=not self.address.is_on_this_machine,
-        )
+        trust_env = not self.address.is_on_this_machine
+        self._http = BoundedHttp(self.url, self.headers, self.tls, trust_env=trust_env)
 
-    def check(self) -> None:
-        """Raise KernelStartError if the gateway cannot be used, saying why."""
+    def check(self, seconds: float = _ANSWER_SECONDS) -> None:
+        """Raise KernelStartError if the gateway cannot be used, saying why, within this time."""
         name = self._settings.kernel_name
         # Kernel Gateway does not list its kernels, so the kernelspecs are what tells.
-        answer = self._ask("GET", "/api/kernelspecs")
-        try:
-            known = sorted(answer.json()["kernelspecs"])
-        except (ValueError, KeyError, TypeError) as error:
+        seconds = min(max(seconds, _LEAST_START_SECONDS), _ANSWER_SECONDS)
+        known = self._ask("GET", "/api/kernelspecs", seconds).json_object().get("kernelspecs")
+        if not isinstance(known, dict):
             raise KernelStartError(
                 f"What answers at {self.url} is not a Jupyter gateway. Check the address"
                 " (TASKWEAVER_GATEWAY_URL)."
-            ) from error
+            )
         if name not in known:
             raise KernelStartError(
                 f"The gateway at {self.url} has no kernel {name!r}; it has"
-                f" {', '.join(known) or 'none'}. Choose one of them, or add {name!r} there."
+                f" {_enumerated(sorted(known))}. Choose one of them, or add {name!r} there."
             )
 
-    def start_kernel(self) -> str:
-        """Start a kernel and return its id."""
+    def start_kernel(self, seconds: float) -> str:
+        """Start a kernel within this time and return its id."""
         request = {
             "name": self._settings.kernel_name,
             "env": {"KERNEL_USERNAME": "taskweaver", **self._settings.kernel_environment},
         }
-        answer = self._ask(
-            "POST", "/api/kernels", json=request, timeout=self._settings.start_seconds
-        )
-        try:
-            kernel_id: str = answer.json()["id"]
-        except (ValueError, KeyError, TypeError) as error:
+        seconds = max(seconds, _LEAST_START_SECONDS)
+        answer = self._ask("POST", "/api/kernels", seconds, json=request)
+        kernel_id = answer.json_object().get("id")
+        if kernel_id is None:
             raise KernelStartError(
                 f"The gateway at {self.url} started no kernel: {_words_of(answer)}"
-            ) from error
+            )
+        if not isinstance(kernel_id, str) or not _KERNEL_ID.fullmatch(kernel_id):
+            raise KernelStartError(
+                f"The gateway at {self.url} calls its new kernel"
+                f" {_shortened(str(kernel_id), _MAX_NAME_CHARACTERS)!r}, which cannot be the"
+                " id of one, so it is not used. Check what answers at that address"
+                " (TASKWEAVER_GATEWAY_URL)."
+            )
         return kernel_id
 
     def knows_kernel(self, kernel_id: str) -> bool:
         """Whether a kernel is still there; True also when the gateway cannot be asked."""
         try:
-            answer = self._http.get(f"/api/kernels/{kernel_id}", timeout=_LOOK_SECONDS)
-        except httpx.HTTPError:
+            answer = self._http.request("GET", f"/api/kernels/{kernel_id}", _LOOK_SECONDS)
+        except (httpx.HTTPError, AnswerError):
             return True
-        return answer.status_code != httpx.codes.NOT_FOUND
+        return answer.status != httpx.codes.NOT_FOUND
 
-    def delete_kernel(self, kernel_id: str) -> None:
-        """End a kernel, which may be gone already; raises httpx.HTTPError when that fails."""
-        path = f"/api/kernels/{kernel_id}"
-        for pause in _DELETE_PAUSES:
-            if self._http.delete(path).status_code < httpx.codes.INTERNAL_SERVER_ERROR:
+    def delete_kernel(self, kernel_id: str, seconds: float) -> None:
+        """End a kernel, which may be gone already.
+
+        Raises:
+            httpx.HTTPError, AnswerError: It may still be there.
+        """
+        deadline = time.monotonic() + seconds
+        for pause in (*_DELETE_PAUSES, None):
+            left = deadline - time.monotonic()
+            answer = self._http.request("DELETE", f"/api/kernels/{kernel_id}", left)
+            if answer.status < httpx.codes.INTERNAL_SERVER_ERROR:
                 return
+            if pause is None or time.monotonic() + pause > deadline:
+                raise AnswerError(f"it answered {answer.status}: {_words_of(answer)}")
             # Kernel Gateway cannot end a kernel that it is just starting again.
             threading.Event().wait(pause)
-        self._http.delete(path).raise_for_status()
 
     def refusal(self, status: int) -> str:
         """What to say when the gateway does not let us in."""
@@ -129,39 +150,50 @@ class GatewayApi:
         self,
         method: str,
         path: str,
+        seconds: float,
         json: dict[str, Any] | None = None,
-        timeout: float = _ANSWER_SECONDS,
-    ) -> httpx.Response:
+    ) -> Answer:
         try:
-            answer = self._http.request(method, path, json=json, timeout=timeout)
-        except httpx.TimeoutException as error:
+            answer = self._http.request(method, path, seconds, json)
+        except AnswerTimeoutError as error:
             raise KernelStartError(
-                f"The gateway at {self.url} does not answer: {type(error).__name__} at {path}."
+                f"The gateway at {self.url} does not answer: {error} to {method} {path}."
                 f" Look whether it is overloaded or hangs{self._hint_at_encryption()}."
+            ) from error
+        except AnswerError as error:
+            raise KernelStartError(
+                f"What answers at {self.url} is not a Jupyter gateway: to {method} {path} {error}."
+                " Check the address (TASKWEAVER_GATEWAY_URL), and what stands in between, such as"
+                " a proxy."
             ) from error
         except httpx.HTTPError as error:
             raise KernelStartError(self._why_out_of_reach(error)) from error
-        if answer.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-            raise KernelStartError(self.refusal(answer.status_code))
-        if answer.is_redirect:
+        self._refuse_failure(answer, f"{method} {path}")
+        return answer
+
+    def _refuse_failure(self, answer: Answer, request: str) -> None:
+        if answer.status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+            raise KernelStartError(self.refusal(answer.status))
+        if httpx.codes.is_redirect(answer.status):
             target = answer.headers.get("Location", "").partition("?")[0]
             raise KernelStartError(
-                f"What answers at {self.url} sends us on to {target}. If the gateway is there,"
-                " set TASKWEAVER_GATEWAY_URL to that address, without its page."
+                f"What answers at {self.url} sends us on to {_shortened(target, _MAX_WORDS)}."
+                " If the gateway is there, set TASKWEAVER_GATEWAY_URL to that address, without its"
+                " page."
             )
-        if answer.status_code == httpx.codes.NOT_FOUND:
+        if answer.status == httpx.codes.NOT_FOUND:
             raise KernelStartError(
-                f"There is no gateway at {self.url}: {path} was not found there (404). Check"
+                f"There is no gateway at {self.url}: {request} was not found there (404). Check"
                 " TASKWEAVER_GATEWAY_URL: a server with a path of its own (base_url) has it in its"
                 " address."
             )
-        if answer.is_error:
-            kind = KernelNotReadyError if answer.is_server_error else KernelStartError
+        if not answer.is_success:
+            is_its_fault = httpx.codes.is_server_error(answer.status)
+            kind = KernelNotReadyError if is_its_fault else KernelStartError
             raise kind(
-                f"The gateway at {self.url} answered {answer.status_code} to {method} {path}:"
+                f"The gateway at {self.url} answered {answer.status} to {request}:"
                 f" {_words_of(answer)}"
             )
-        return answer
 
     def _why_out_of_reach(self, error: httpx.HTTPError) -> str:
         cause = _tls_error_in(error)
@@ -178,7 +210,8 @@ class GatewayApi:
             )
         hint = "" if isinstance(error, httpx.ConnectError) else self._hint_at_encryption()
         return (
-            f"The gateway at {self.url} cannot be reached: {error}. Start it, or check"
+            f"The gateway at {self.url} cannot be reached:"
+            f" {_shortened(str(error), _MAX_WORDS)}. Start it, or check"
             f" TASKWEAVER_GATEWAY_URL{hint}."
         )
 
@@ -198,13 +231,25 @@ def _headers(token: str) -> dict[str, str]:
     return headers
 
 
-def _words_of(answer: httpx.Response) -> str:
+def _words_of(answer: Answer) -> str:
     """What a server says about a failure, without the page around it."""
-    try:
-        return str(answer.json()["message"])
-    except (ValueError, KeyError, TypeError):
+    words = answer.json_object().get("message")
+    if not isinstance(words, str):
         is_page = "html" in answer.headers.get("Content-Type", "")
-        return answer.reason_phrase if is_page else answer.text[:_MAX_WORDS]
+        reason = httpx.codes.get_reason_phrase(answer.status)
+        words = reason if is_page else answer.body[: 4 * _MAX_WORDS].decode("utf-8", "replace")
+    return _shortened(words, _MAX_WORDS)
+
+
+def _shortened(text: str, most_characters: int) -> str:
+    return text if len(text) <= most_characters else f"{text[: most_characters - 1]}…"
+
+
+def _enumerated(names: list[str]) -> str:
+    shown = [_shortened(name, _MAX_NAME_CHARACTERS) for name in names[:_MAX_SHOWN_KERNELSPECS]]
+    if len(names) > len(shown):
+        shown.append(f"{len(names) - len(shown):,} more")
+    return ", ".join(shown) or "none"
 
 
 def _tls_error_in(error: BaseException | None) -> ssl.SSLError | None:

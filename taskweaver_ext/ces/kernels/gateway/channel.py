@@ -7,8 +7,9 @@ import logging
 import select
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import websocket
@@ -20,18 +21,34 @@ from taskweaver_ext.ces.kernels.gateway.messages import (
     GatewayMessage,
     GatewayMessages,
 )
+from taskweaver_ext.ces.kernels.gateway.websocket_handshake import open_websocket
+from taskweaver_ext.ces.kernels.gateway.websocket_messages import (
+    BINARY,
+    CLOSE,
+    PING,
+    PONG,
+    TEXT,
+    WebsocketReader,
+)
+from taskweaver_ext.errors import ProtocolError
 
 PING_SECONDS = 1.0
 SILENCE_SECONDS = 4.0
 """After so long without a sign, not even an answer to pings, the channel counts as broken."""
 
+MESSAGE_SECONDS = 60.0
+"""How long a message may take from its first byte to its last; some are a quarter of a MB."""
+
 _STALL_SECONDS = 5.0
-"""How long the rest of a frame may take once its beginning is here."""
+"""How long one step of sending or receiving may take."""
+_SEND_SECONDS = 30.0
+"""How long a message may take that we send; some are 10 MB."""
+_RECEIVE_BYTES = 1 << 18
+_MAX_WORDS = 300
 _CHANNEL_SECONDS = 5.0
 _RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0)
 _RETURN_SECONDS = 2.0
 """How long a gateway of this machine may be gone: its kernels have ended with it."""
-_DATA = (websocket.ABNF.OPCODE_BINARY, websocket.ABNF.OPCODE_TEXT)
 
 _log = logging.getLogger(__name__)
 
@@ -56,61 +73,47 @@ class GatewayChannel:
     """An open websocket. Everything raises ConnectionError once it is broken.
 
     Threads:
-        `send` may be called from any thread; the rest belongs to one.
+        `send` may be called from any thread; the rest belongs to one. `_lock` is
+        held while a frame is sent, so that frames stay whole.
     """
 
     def __init__(
         self, api: GatewayApi, kernel_id: str, messages: GatewayMessages, seconds: float
     ) -> None:
         self._messages = messages
-        self._websocket: Any = websocket.WebSocket(  # typed in parts only
-            enable_multithread=True,
-            skip_utf8_validation=True,
-            sockopt=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
-            sslopt={"context": api.tls} if api.tls else None,
-        )
+        self._lock = threading.Lock()
         path = f"/api/kernels/{kernel_id}/channels?session_id={messages.session_id}"
+        url = api.address.websocket_url + path
         try:
-            self._connect(api.address.websocket_url + path, api.headers, seconds)
+            opened = open_websocket(url, api.headers, api.tls, seconds, SUBPROTOCOL)
         except websocket.WebSocketBadStatusException as error:
             raise ChannelRefusedError(error.status_code) from error
         except (websocket.WebSocketException, OSError) as error:
             is_refused = isinstance(error, ConnectionRefusedError)
             has_ended = is_refused and api.address.is_on_this_machine
             kind = NotListeningError if has_ended else ConnectionError
-            raise kind(f"no websocket to {api.url}: {error}") from error
-        self._websocket.settimeout(_STALL_SECONDS)
+            words = str(error)[:_MAX_WORDS]
+            raise kind(f"no websocket to {api.url}: {words}") from error
+        messages.is_old_protocol = opened.subprotocol != SUBPROTOCOL
+        self._socket = opened.socket
+        self._socket.settimeout(_STALL_SECONDS)
+        self._reader = WebsocketReader()
+        self._message_began_at: float | None = None
         self.heard_at = self._pinged_at = time.monotonic()
         """When the gateway last gave a sign of life."""
 
-    def _connect(self, url: str, headers: dict[str, str], seconds: float) -> None:
-        """Ask for the fast protocol; do without if that is refused."""
-        options: dict[str, Any] = {
-            "timeout": seconds,
-            "header": [f"{name}: {value}" for name, value in headers.items()],
-            "suppress_origin": True,
-        }
-        try:
-            self._websocket.connect(url, subprotocols=[SUBPROTOCOL], **options)
-        except (websocket.WebSocketBadStatusException, websocket.WebSocketTimeoutException):
-            raise
-        except websocket.WebSocketException:
-            self._websocket.connect(url, **options)
-        self._messages.is_old_protocol = self._websocket.subprotocol != SUBPROTOCOL
-
     def fileno(self) -> int:
         """The descriptor to wait on."""
-        descriptor: int = self._websocket.fileno()
-        return descriptor
+        return self._socket.fileno()
 
     def acknowledge_quickly(self) -> None:
         """Called before waiting: a delayed acknowledgement would hold the gateway up for 40 ms."""
         with contextlib.suppress(AttributeError, OSError):
-            self._websocket.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def has_more_than_the_socket_shows(self) -> bool:
         """Whether decrypted bytes are waiting, which no descriptor tells of."""
-        stream = self._websocket.sock
+        stream = self._socket
         return isinstance(stream, ssl.SSLSocket) and stream.pending() > 0
 
     def is_readable(self) -> bool:
@@ -128,24 +131,58 @@ class GatewayChannel:
     ) -> None:
         """Send a message."""
         payload = self._messages.pack(channel, header, content, metadata or {})
-        text_or_binary = _DATA[self._messages.is_old_protocol]
+        self._send_frame(payload, TEXT if self._messages.is_old_protocol else BINARY)
+
+    def _send_frame(self, payload: bytes, opcode: int) -> None:
+        """Send a frame; a gateway that takes it by the byte counts as one that does not."""
+        deadline = time.monotonic() + _SEND_SECONDS
+        frame = memoryview(websocket.ABNF.create_frame(payload, opcode).format())
         try:
-            self._websocket.send(payload, text_or_binary)
-        except (websocket.WebSocketException, OSError) as error:
+            with self._lock:
+                while frame:
+                    frame = frame[self._socket.send(frame) :]
+                    if frame and time.monotonic() > deadline:
+                        raise ConnectionError(f"it took no message within {_SEND_SECONDS:g} s")
+        except OSError as error:
+            with contextlib.suppress(OSError):  # half a frame: nothing that follows would be heard
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
             raise ConnectionError(str(error)) from error
 
-    def read(self) -> GatewayMessage | None:
-        """Read the next frame, which must have begun to arrive; None if it is no message."""
+    def read(self) -> Iterator[GatewayMessage]:
+        """Read what has arrived, which must be something, and give what messages it completes.
+
+        Raises:
+            ProtocolError: It makes no sense, or comes too slowly to make any.
+        """
         try:
-            opcode, data = self._websocket.recv_data(control_frame=True)
-        except (websocket.WebSocketException, OSError) as error:
+            data = self._socket.recv(_RECEIVE_BYTES)
+        except OSError as error:
             raise ConnectionError(str(error)) from error
+        if not data:
+            raise ConnectionError("the gateway closed the connection")
         self.heard_at = time.monotonic()
-        if opcode in _DATA:
-            return self._messages.unpack(data, is_text=opcode == websocket.ABNF.OPCODE_TEXT)
-        if opcode == websocket.ABNF.OPCODE_CLOSE:
-            raise ConnectionError("the gateway closed the websocket")
-        return None
+        arrived = self._reader.feed(data)
+        self._limit_time_of_message(has_completed_one=bool(arrived))
+        if pings := [message for message in arrived if message.opcode == PING]:
+            self._send_frame(pings[-1].data, PONG)  # which answers those before it
+        for message in arrived:
+            if message.opcode == CLOSE:
+                raise ConnectionError("the gateway closed the websocket")
+            elif message.opcode in (TEXT, BINARY):
+                unpacked = self._messages.unpack(message.data, is_text=message.opcode == TEXT)
+                if unpacked is not None:
+                    yield unpacked
+
+    def _limit_time_of_message(self, *, has_completed_one: bool) -> None:
+        now = time.monotonic()
+        if self._reader.is_complete:
+            self._message_began_at = None
+        elif self._message_began_at is None or has_completed_one:
+            self._message_began_at = now
+        elif now - self._message_began_at > MESSAGE_SECONDS:
+            raise ProtocolError(
+                f"The gateway sends so slowly that a message took more than {MESSAGE_SECONDS:g} s."
+            )
 
     def keep_alive(self) -> float:
         """Ping when it is time; returns when that is the next time. Call when nothing is read."""
@@ -154,15 +191,12 @@ class GatewayChannel:
             if self._pinged_at - self.heard_at >= SILENCE_SECONDS:
                 raise ConnectionError(f"not a sign for {now - self.heard_at:.0f} s")
             self._pinged_at = now
-            try:
-                self._websocket.ping()
-            except (websocket.WebSocketException, OSError) as error:
-                raise ConnectionError(str(error)) from error
+            self._send_frame(b"", PING)
         return self._pinged_at + PING_SECONDS
 
     def close(self) -> None:
         """Close without ceremony: the gateway may not answer."""
-        self._websocket.shutdown()
+        self._socket.close()
 
 
 OpenChannel = Callable[[GatewayMessages, float], GatewayChannel]

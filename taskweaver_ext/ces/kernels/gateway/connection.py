@@ -12,10 +12,10 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, assert_never
 
 from taskweaver_ext.ces.execution.results import HostNotice
-from taskweaver_ext.ces.inside.kernel.iopub_sender import END, FRAMES
+from taskweaver_ext.ces.inside.kernel.iopub_sender import END
 from taskweaver_ext.ces.kernels.client.host import (
     ExecuteRequest,
     ExecutionEnded,
@@ -31,13 +31,22 @@ from taskweaver_ext.ces.kernels.gateway.channel import (
     OpenChannel,
     ReconnectingChannel,
 )
-from taskweaver_ext.ces.kernels.gateway.messages import GatewayMessage
+from taskweaver_ext.ces.kernels.gateway.messages import (
+    ExecuteReply,
+    FramesPiece,
+    GatewayMessage,
+    KernelStatus,
+    ShutdownReply,
+    StreamText,
+)
 from taskweaver_ext.ces.kernels.gateway.received_frames import ReceivedFrames
 
 _RATE_LIMIT = re.compile(r"IOPub (message|data) rate exceeded")
 _LOOK_SECONDS = (1.0, 10.0)
 """When a silent kernel is first looked for on the gateway, and how long the pauses get."""
-_MESSAGES_AT_ONCE = 64
+_LAST_SECONDS = 5.0
+_READ_SECONDS = 0.1
+"""How long what arrives is read before anything else is looked after."""
 _MAX_CODE_CHARACTERS = 8_000_000
 """A gateway closes the websocket on a message of more than 10 MB."""
 _DEAD_STATES = frozenset(("restarting", "dead"))
@@ -81,8 +90,9 @@ class GatewayConnection:
         self._look_pause = 0.0
         self._is_gone = threading.Event()
         self._has_said_so = False
-        self.replies: dict[str, dict[str, Any]] = {}
-        """What shell requests other than executions were answered, by message id."""
+        self._run_id = ""
+        self.run_reply: ExecuteReply | None = None
+        """How what `run` sent last has ended, by the kernel's own account."""
         self.loss = ""
         """Why the kernel counts as gone, in words."""
 
@@ -122,8 +132,8 @@ class GatewayConnection:
         silent: bool = True,
         allow_stdin: bool = False,
         metadata: dict[str, Any] | None = None,
-    ) -> str:
-        """Send code to be run; returns the message's id."""
+    ) -> None:
+        """Send code to be run."""
         content = {
             "code": code,
             "silent": silent,
@@ -132,7 +142,7 @@ class GatewayConnection:
             "allow_stdin": allow_stdin,
             "stop_on_error": False,
         }
-        return self._channel.send("shell", "execute_request", content, metadata)
+        self._run_id = self._channel.send("shell", "execute_request", content, metadata)
 
     def answer(self, text: str) -> None:
         """Answer a question."""
@@ -232,28 +242,32 @@ class GatewayConnection:
         return ready
 
     def _read(self, channel: GatewayChannel) -> Iterator[Received]:
-        for _ in range(_MESSAGES_AT_ONCE):
-            if message := channel.read():
+        until = time.monotonic() + _READ_SECONDS
+        while time.monotonic() < until:
+            for message in channel.read():
                 yield from self._receive_message(message)
             channel.acknowledge_quickly()
             if not channel.is_readable():
                 return
 
     def _receive_message(self, message: GatewayMessage) -> Iterator[Received]:
-        content = message.content
-        if message.message_type == FRAMES:
-            yield from self._receive_frames(content, message.buffer)
-        elif message.message_type == "status":
-            self._receive_status(content.get("execution_state", ""), message.parent_id)
-        elif message.message_type == "stream":
-            yield from self._receive_stream(content)
-        elif message.message_type == "execute_reply" and self._latest_ordinal == 0:
-            self.replies[message.parent_id] = content
-        elif message.message_type == "shutdown_reply":
-            self.mark_gone("it was ended on the gateway, not by us")
+        match message:
+            case FramesPiece():
+                yield from self._receive_frames(message)
+            case KernelStatus():
+                self._receive_status(message)
+            case StreamText():
+                yield from self._receive_stream(message)
+            case ExecuteReply():
+                if message.parent_id == self._run_id:
+                    self.run_reply = message
+            case ShutdownReply():
+                self.mark_gone("it was ended on the gateway, not by us")
+            case _:
+                assert_never(message)
 
-    def _receive_frames(self, content: dict[str, Any], data: bytes) -> Iterator[Received]:
-        fresh = self._frames.accept(content, data)
+    def _receive_frames(self, piece: FramesPiece) -> Iterator[Received]:
+        fresh = self._frames.accept(piece)
         if fresh is None:
             return
         if fresh:
@@ -262,7 +276,7 @@ class GatewayConnection:
         for received in self._frames.read(fresh):
             self._note(received)
             yield received
-        if content.get("wants_receipt"):
+        if piece.wants_receipt:
             # After what it brought was read, so that a slow reader slows the kernel down.
             self._frames.confirm()
 
@@ -275,18 +289,17 @@ class GatewayConnection:
                 if self._is_interrupted:
                     self._send_interrupt()  # the one before came too early to be heeded
 
-    def _receive_status(self, state: str, parent_id: str) -> None:
-        has_died = state in _DEAD_STATES or (state == "starting" and self._frames.has_begun)
-        if has_died or (state == "idle" and self._frames.was_not_understood(parent_id)):
+    def _receive_status(self, status: KernelStatus) -> None:
+        is_other = status.state == "starting" and self._frames.has_begun
+        is_lost = status.state == "idle" and self._frames.was_not_understood(status.parent_id)
+        if status.state in _DEAD_STATES or is_other or is_lost:
             self.mark_gone("its process died and the gateway started another")
 
-    def _receive_stream(self, content: dict[str, Any]) -> Iterator[Received]:
+    def _receive_stream(self, written: StreamText) -> Iterator[Received]:
         """Our kernels do not publish streams: this is the gateway's word, or a stray writer's."""
-        text = str(content.get("text", ""))
-        if not (found := _RATE_LIMIT.match(text)):
-            stream = "stderr" if content.get("name") == "stderr" else "stdout"
-            data = text.encode("utf-8", "backslashreplace")
-            yield OutputReceived(self._latest_ordinal, stream, data)  # type: ignore[arg-type]
+        if not (found := _RATE_LIMIT.match(written.text)):
+            data = written.text.encode("utf-8", "backslashreplace")
+            yield OutputReceived(self._latest_ordinal, written.stream, data)
             return
         self._frames.slow_down()
         yield HostNotice(
@@ -329,9 +342,12 @@ class GatewayConnection:
 
     def _receive_the_last(self) -> Iterator[Received]:
         """The kernel is gone: give what it had said."""
+        until = time.monotonic() + _LAST_SECONDS  # a gateway that never falls silent is no kernel
         try:
             while (channel := self._channel.current) is not None and channel.is_readable():
                 yield from self._read(channel)
+                if time.monotonic() > until:
+                    break
         except ConnectionError:
             pass  # as expected
         self._has_said_so = True

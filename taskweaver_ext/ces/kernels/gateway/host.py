@@ -30,10 +30,11 @@ from taskweaver_ext.ces.kernels.client.host import (
 )
 from taskweaver_ext.ces.kernels.client.tracing import reached
 from taskweaver_ext.ces.kernels.gateway.api import GatewayApi, GatewaySettings
+from taskweaver_ext.ces.kernels.gateway.bounded_http import AnswerError
 from taskweaver_ext.ces.kernels.gateway.channel import ChannelRefusedError, GatewayChannel
 from taskweaver_ext.ces.kernels.gateway.connection import GatewayConnection
 from taskweaver_ext.ces.kernels.gateway.messages import GatewayMessages
-from taskweaver_ext.errors import KernelNotReadyError, KernelStartError
+from taskweaver_ext.errors import KernelNotReadyError, KernelStartError, ProtocolError
 from taskweaver_ext.machine.forks import not_in_forks
 
 _NAME_IN_KERNELS = "taskweaver_inside"
@@ -50,17 +51,21 @@ def start_behind_gateway(settings: KernelSettings, gateway: GatewaySettings) -> 
     A gateway chooses ports that another process may take before the kernel
     does, and it may be too busy for a moment.
     """
+    deadline = time.monotonic() + gateway.start_seconds
     try:
-        return start_kernel(GatewayKernelHost(settings, gateway))
+        return start_kernel(GatewayKernelHost(settings, gateway, deadline))
     except KernelNotReadyError as error:
         _log.warning("%s Starting another.", error)
-        return start_kernel(GatewayKernelHost(settings, gateway))
+        return start_kernel(GatewayKernelHost(settings, gateway, deadline))
 
 
 class GatewayKernelHost:
     """A `KernelHost` for a kernel behind a gateway."""
 
-    def __init__(self, settings: KernelSettings, gateway: GatewaySettings) -> None:
+    def __init__(
+        self, settings: KernelSettings, gateway: GatewaySettings, start_deadline: float
+    ) -> None:
+        self._start_deadline = start_deadline
         self._settings = settings
         self._gateway = gateway
         self._api = GatewayApi(gateway)
@@ -92,9 +97,9 @@ class GatewayKernelHost:
 
     def start(self) -> KernelConnection:
         """Start a kernel, connect to it and send our runtime."""
-        self._api.check()
+        self._api.check(self._start_deadline - time.monotonic())
         reached("the gateway has answered")
-        self._kernel_id = self._api.start_kernel()
+        self._kernel_id = self._api.start_kernel(self._start_deadline - time.monotonic())
         atexit.register(self._end_at_exit)  # nothing there notices when this program ends
         reached("the gateway has started a kernel")
         connection = GatewayConnection(
@@ -106,6 +111,12 @@ class GatewayKernelHost:
         self._connection = connection
         try:
             self._make_it_ours(connection)
+        except ProtocolError as error:
+            connection.close()
+            raise KernelStartError(
+                f"The kernel behind {self._api.url} cannot be used: {error} Check what answers at"
+                " that address (TASKWEAVER_GATEWAY_URL)."
+            ) from error
         except BaseException:
             connection.close()
             raise
@@ -165,8 +176,8 @@ class GatewayKernelHost:
 
     def _end(self) -> None:
         try:
-            self._api.delete_kernel(self._kernel_id)
-        except httpx.HTTPError as error:
+            self._api.delete_kernel(self._kernel_id, _END_SECONDS)
+        except (httpx.HTTPError, AnswerError) as error:
             has_ended_too = isinstance(error, httpx.ConnectError)
             is_expected = has_ended_too and self._api.address.is_on_this_machine
             _log.log(
@@ -204,8 +215,8 @@ class GatewayKernelHost:
         reached("the connection to it is open")
         # Variables may be secrets: they are data beside the code, never in it.
         metadata = {"taskweaver": self._bootstrap_settings()}
-        request = connection.run(_bootstrap_code(), metadata=metadata)
-        while not self._has_said_hello(connection, request):
+        connection.run(_bootstrap_code(), metadata=metadata)
+        while not self._has_said_hello(connection):
             if time.monotonic() > deadline:
                 raise KernelNotReadyError(
                     f"The kernel behind {self._api.url} was not ready after {seconds:g} s."
@@ -213,25 +224,24 @@ class GatewayKernelHost:
                 )
         reached("our runtime has taken over")
 
-    def _has_said_hello(self, connection: GatewayConnection, request: str) -> bool:
+    def _has_said_hello(self, connection: GatewayConnection) -> bool:
         has_said_hello = False
         for received in connection.receive(_HELLO_SECONDS):
             if isinstance(received, MessageReceived) and received.message_type == "hello":
                 has_said_hello = True
-                if "" != received.content["pid_namespace"] == pid_namespace():
-                    self._pid = received.content["pid"]
+                self._pid = _pid_on_this_machine(received.content)
             if isinstance(received, KernelGone):
                 raise KernelNotReadyError(
                     f"The kernel behind {self._api.url} was gone before it was ready:"
                     f" {connection.loss}. Look at the gateway's log: does its kernelspec"
                     f" {self._gateway.kernel_name!r} start?"
                 )
-        reply = connection.replies.get(request, {})
-        if reply.get("status") == "error":
+        reply = connection.run_reply
+        if reply is not None and reply.status == "error":
             raise KernelStartError(
                 f"The kernel {self._gateway.kernel_name!r} of the gateway at"
-                f" {self._api.url} cannot be used ({reply.get('ename')}: {reply.get('evalue')})."
-                " It must be a Python kernel with ipykernel 6.29 or newer."
+                f" {self._api.url} cannot be used ({reply.error}). It must be a Python kernel with"
+                " ipykernel 6.29 or newer."
             )
         return has_said_hello
 
@@ -242,6 +252,13 @@ class GatewayKernelHost:
             "environment": dict(self._settings.environment),
             **self._settings.for_runtime(),
         }
+
+
+def _pid_on_this_machine(hello: dict[str, Any]) -> int | None:
+    """The kernel's process, if its word is that this machine has it."""
+    pid, namespace = hello.get("pid"), hello.get("pid_namespace")
+    is_here = namespace != "" and namespace == pid_namespace()
+    return pid if is_here and isinstance(pid, int) else None
 
 
 def _bootstrap_code() -> str:

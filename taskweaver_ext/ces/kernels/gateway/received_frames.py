@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
 
 from taskweaver_ext.ces.inside.kernel.iopub_sender import RECEIVED, RESEND
 from taskweaver_ext.ces.kernels.client.frames import FrameReader
 from taskweaver_ext.ces.kernels.client.host import Received
 from taskweaver_ext.ces.kernels.gateway.channel import ReconnectingChannel
+from taskweaver_ext.ces.kernels.gateway.messages import FramesPiece
 
 _PAUSE_SECONDS = 0.01
 """Between two messages of a kernel whose gateway has dropped some: 100 in a second."""
@@ -40,17 +40,18 @@ class ReceivedFrames:
         """Whether the kernel has said anything at all."""
         return self._received_bytes > 0
 
-    def accept(self, content: dict[str, Any], data: bytes) -> bytes | None:
+    def accept(self, piece: FramesPiece) -> bytes | None:
         """Add a piece of the stream; return what of it is new, None if one before is missing."""
-        missing = int(content["start"]) - self._received_bytes
-        if missing > 0:
+        known = self._received_bytes - piece.start
+        if known < 0:
             self.ask_for_the_missing()
             return None
-        if content.get("answers") == self._request_id:
+        if piece.answers == self._request_id:
             self._request_id = ""
-        fresh = data[-missing:] if missing else data
+        fresh = piece.data[known:]
         self._received_bytes += len(fresh)
-        self.ending = content.get("ending", {} if fresh else self.ending)
+        if fresh or piece.ending is not None:
+            self.ending = piece.ending or {}
         return fresh
 
     def read(self, fresh: bytes) -> Iterator[Received]:

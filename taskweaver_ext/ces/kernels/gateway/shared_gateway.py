@@ -27,6 +27,7 @@ from typing import IO
 import httpx
 
 from taskweaver_ext.ces.kernels.gateway.api import GatewaySettings
+from taskweaver_ext.ces.kernels.gateway.bounded_http import AnswerError, BoundedHttp
 from taskweaver_ext.config.settings import home_folder
 from taskweaver_ext.errors import ConfigError, KernelStartError
 from taskweaver_ext.machine.child_environment import child_environment
@@ -59,16 +60,14 @@ class RunningGateway:
 
     def is_healthy(self) -> bool:
         """Whether it answers, and to its token."""
+        headers = {"Authorization": f"token {self.token}"}
+        http = BoundedHttp(self.url, headers, None, trust_env=False)
         try:
-            answer = httpx.get(
-                f"{self.url}/api/kernelspecs",
-                headers={"Authorization": f"token {self.token}"},
-                timeout=_HEALTH_SECONDS,
-                trust_env=False,
-            )
-        except httpx.HTTPError:
+            return http.request("GET", "/api/kernelspecs", _HEALTH_SECONDS).is_success
+        except (httpx.HTTPError, AnswerError):
             return False
-        return answer.is_success
+        finally:
+            http.close()
 
 
 def default_folder() -> Path:
@@ -202,6 +201,8 @@ class SharedGateway:
         # It outlives us, and is reaped if it does not.
         threading.Thread(target=process.wait, name="taskweaver-gateway", daemon=True).start()
         running = self._wait_for_metadata(process)
+        if running is not None and running.pid != process.pid:
+            process.kill()  # another was faster: this one must not wait for its end
         if running is None and (process.returncode is None or process.returncode >= 0):
             process.kill()
             raise KernelStartError(

@@ -20,7 +20,6 @@ from taskweaver_ext.ces.execution.events import ExecutionEvent, StatusChanged
 from taskweaver_ext.ces.execution.results import ExecutionStatus
 from taskweaver_ext.ces.kernels.gateway.api import GatewaySettings
 from taskweaver_ext.ces.kernels.gateway.connection import GatewayConnection
-from taskweaver_ext.ces.kernels.gateway.messages import GatewayMessages
 from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.errors import ConfigError, KernelStartError
 from tests.support.executions import digest_of, digest_of_stdout, run
@@ -210,9 +209,9 @@ def test_the_callers_variables_are_no_part_of_the_code(
     sent: list[str] = []
     plain = GatewayConnection.run
 
-    def look(self: GatewayConnection, code: str, **more: Any) -> str:  # noqa: ANN401 - passed on
+    def look(self: GatewayConnection, code: str, **more: Any) -> None:  # noqa: ANN401 - passed on
         sent.append(code)
-        return plain(self, code, **more)
+        plain(self, code, **more)
 
     monkeypatch.setattr(GatewayConnection, "run", look)
     variables = {"GREETING": "s3cret ' \" \n {x}"}
@@ -323,31 +322,6 @@ def model_url(proxy: FailingProxy) -> str:
     """An address where somebody listens who never answers as a gateway would."""
     proxy.refuse()
     return proxy.url
-
-
-@pytest.mark.parametrize("is_old_protocol", [False, True])
-def test_a_message_is_the_same_after_packing_and_unpacking(is_old_protocol: bool) -> None:
-    messages = GatewayMessages()
-    messages.is_old_protocol = is_old_protocol
-    header = messages.header("execute_request")
-
-    packed = messages.pack("shell", header, {"code": "ü"}, {"taskweaver": {"ordinal": 1}})
-    message = messages.unpack(packed, is_text=is_old_protocol)
-
-    assert (message.channel, message.message_type) == ("shell", "execute_request")
-    assert message.content == {"code": "ü"}
-
-
-def test_old_protocols_buffers_are_found() -> None:
-    messages = GatewayMessages()
-    messages.is_old_protocol = True
-    text = b'{"channel": "iopub", "header": {"msg_type": "x"}, "content": {"start": 1}}'
-    offsets = [12, 12 + len(text)]
-    packed = b"".join(n.to_bytes(4, "big") for n in (2, *offsets)) + text + b"frames"
-
-    message = messages.unpack(packed, is_text=False)
-
-    assert (message.content, message.buffer) == ({"start": 1}, b"frames")
 
 
 def test_the_token_is_not_shown(gateway: GatewayProcess) -> None:
