@@ -127,6 +127,8 @@ class _Parts(Module):
             service.kernel_mode,
             preload=service.preload,
             spare_kernels=service.spare_kernels,
+            sandbox=self._config.sandbox,
+            guard=service.guard,
             service=service,
         )
         return self.environment

@@ -47,7 +47,12 @@ from taskweaver_ext.ces.sessions.session_info import SessionInfo
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
 from taskweaver_ext.closing import Closeable
 from taskweaver_ext.config import variables
-from taskweaver_ext.config.settings import ExecutionServiceConfig, load_execution_service
+from taskweaver_ext.config.sandbox import SandboxSettings
+from taskweaver_ext.config.settings import (
+    ExecutionServiceConfig,
+    load_execution_service,
+    load_sandbox,
+)
 from taskweaver_ext.errors import ConfigError, SessionError
 from taskweaver_ext.machine.forks import not_in_forks
 
@@ -86,6 +91,8 @@ class Environment(Closeable):
         modules: Sequence[str | Path] = (),
         container: ContainerSettings | None = None,
         gateway: GatewaySettings | None = None,
+        sandbox: SandboxSettings | None = None,
+        guard: bool = False,
         service: ExecutionServiceConfig | None = None,
     ) -> None:
         """Settings of all sessions.
@@ -108,6 +115,11 @@ class Environment(Closeable):
                 names becoming the user's; a later folder's file replaces one of the same name.
             container: How containers are made, with `EnvMode.Container`.
             gateway: Which gateway is used, with `EnvMode.Gateway`.
+            sandbox: What code may reach and use, with `EnvMode.Sandbox`. None: as environment
+                variables say (SANDBOX_REQUIRE, SANDBOX_READABLE, ...).
+            guard: Whether local kernels, and shells and programs of their sessions, are kept from
+                reading, tracing and signalling this process and others outside; `sudo` and
+                debuggers do not work in them then. Linux only.
             service: The engine, image and gateway that a project has set, used where `container`
                 or `gateway` is None. None: those that environment variables name (DOCKER_HOST,
                 TASKWEAVER_GATEWAY_URL, ...). Where no gateway is named, it is one that processes
@@ -137,6 +149,8 @@ class Environment(Closeable):
                 service=service or load_execution_service(),
                 container=container,
                 gateway=gateway,
+                sandbox=sandbox or load_sandbox(),
+                guard=guard,
             )
         )
         self._sessions: dict[str, KernelSession] = {}

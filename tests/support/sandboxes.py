@@ -15,9 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
+
+from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.inside.sandbox.rules import Rules
+from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.ces.sandbox import sandbox
 from taskweaver_ext.ces.sandbox.control_groups import ControlGroup
+from taskweaver_ext.config.sandbox import SandboxSettings
 from tests.support import escape_attempts, escape_victim
 
 NOBODY = 65534
@@ -56,7 +61,7 @@ class World:
             enforcement,
             python_folders=sandbox.folders_of_python(self.python),
             readable=[str(self.folder / "shared"), str(self.folder / "source")],
-            limits=sandbox.SandboxLimits(memory_bytes=MEMORY_BYTES, file_bytes=FILE_BYTES),
+            settings=SandboxSettings(memory_bytes=MEMORY_BYTES, file_bytes=FILE_BYTES),
         )
         return dataclasses.replace(rules, process_count=PROCESSES)
 
@@ -70,7 +75,7 @@ class World:
         if rules is not None:
             starter = str(self.folder / "source/inside/restricted_start.py")
             described = rules if rules == "guard" else json.dumps(dataclasses.asdict(rules))
-            command = [self.python, "-I", "-S", starter, described, *command]
+            command = [self.python, "-I", "-S", starter, described, command[0], *command]
         variables = {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
@@ -174,6 +179,17 @@ def make_world(user: int | None = None) -> Iterator[World]:
             shutil.copy(str(script.__file__), source)
         world.furnish()
         yield world
+
+
+def require_sandbox() -> None:
+    """Skip a test where the machine cannot enforce a sandbox."""
+    if missing := sandbox.probe().missing:
+        pytest.skip(" ".join(dict.fromkeys(missing.values())))
+
+
+def sandbox_environment(folder: Path, **more: object) -> Environment:
+    """An environment whose kernels run in sandboxes."""
+    return Environment(folder, EnvMode.Sandbox, **more)  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager

@@ -134,6 +134,7 @@ def _become_kernel(request: dict[str, Any]) -> None:
     main_thread: Any = threading.main_thread()
     main_thread._set_native_id()  # older versions of Python forget that it is another now
     gc.enable()
+    sys.modules["taskweaver_inside.sandbox.restricted_kernel"].restrict_kernel(request["settings"])
     sys.modules["taskweaver_inside.kernel.launch"].launch(request["settings"])
 
 
@@ -155,7 +156,8 @@ def main() -> None:
     sys.path.pop(0)  # this folder, put there because it holds the script
     load_runtime_package()
     del sys.modules["cold_start"]
-    importlib.import_module("taskweaver_inside.kernel.launch")
+    for name in ("sandbox.restricted_kernel", "kernel.launch"):
+        importlib.import_module(f"taskweaver_inside.{name}")
     for name in _NEEDED_SOON:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

@@ -20,7 +20,7 @@ from taskweaver_ext.ces.inside.spawner.started_process import (
 )
 from taskweaver_ext.ces.programs.orphan_killer import OrphanKiller
 from taskweaver_ext.ces.programs.process_output import ReadEnd
-from taskweaver_ext.ces.programs.site import ProcessSettings
+from taskweaver_ext.ces.programs.site import ProcessSettings, ProgramFolder
 from taskweaver_ext.machine.child_environment import child_environment
 from taskweaver_ext.machine.owned_folders import make_owned_folder
 
@@ -57,7 +57,7 @@ class LocalProcess(StartedProcess):
         self._orphan_killer: OrphanKiller | None = None
         if settings.is_guarded:
             with contextlib.suppress(OSError):  # where there is no room for it, we go without
-                self._orphan_killer = OrphanKiller(settings.path, self.family)
+                self._orphan_killer = OrphanKiller(self._find_bash(settings), self.family)
 
     def collect(self) -> ProcessEnd:
         """Wait for it, and say how it ended."""
@@ -78,9 +78,15 @@ class LocalProcess(StartedProcess):
             return stdin
         if settings.stdin is None:
             return subprocess.DEVNULL
-        descriptor = os.open(settings.stdin, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = self._open_file(settings.stdin)
         theirs.callback(os.close, descriptor)
         return descriptor
+
+    def _open_file(self, path: str) -> int:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _find_bash(self, settings: ProcessSettings) -> str:
+        return settings.path
 
     def ticks(self) -> int:
         """Clock ticks since boot."""
@@ -147,7 +153,7 @@ class LocalSite:
         """Look on this machine."""
         return os.path.exists(path)
 
-    def make_folder(self) -> LocalFolder:
+    def make_folder(self) -> ProgramFolder:
         """A temporary folder."""
         return LocalFolder()
 
