@@ -39,6 +39,7 @@ from taskweaver_ext.ces.kernels.modes import (
     KernelSourceSettings,
 )
 from taskweaver_ext.ces.programs.site import ProgramSite
+from taskweaver_ext.ces.sandbox.sandbox import can_guard
 from taskweaver_ext.ces.sessions.kernel_pool import KernelPool
 from taskweaver_ext.ces.sessions.kernel_session import KernelSession
 from taskweaver_ext.ces.sessions.kernel_supervisor import MAX_DEATHS_IN_A_ROW
@@ -131,6 +132,7 @@ class Environment(Closeable):
         self.env_id = env_id or f"env-{uuid.uuid4().hex[:8]}"
         self.env_dir = Path(env_dir).absolute()
         self.env_mode = _mode_of(env_mode)
+        self.guard = guard and can_guard()
         self._max_output_bytes = max_output_bytes
         self._max_deaths_in_a_row = max_deaths_in_a_row
         self._startup_scripts = StartupScripts(prelude, modules)
@@ -150,7 +152,7 @@ class Environment(Closeable):
                 container=container,
                 gateway=gateway,
                 sandbox=sandbox or load_sandbox(),
-                guard=guard,
+                guard=self.guard,
             )
         )
         self._sessions: dict[str, KernelSession] = {}
@@ -180,20 +182,24 @@ class Environment(Closeable):
         Args:
             session_dir: Its folder; by default one in the environment's folder.
             cwd: Where its code runs, which must exist; by default a new folder in its own. A
-                container's may not hold the session's folder.
+                container's or sandbox's may not hold the session's folder, and a sandbox's
+                neither the user's home nor parts of the system.
             on_late_output: Told what executions write after their end, on a thread of ours.
             wait: Until the kernel is ready. Otherwise it starts while the caller does something
                 else, the first execution waits for it, and a failure to start is that one's.
 
         Raises:
             SessionError: The session exists, or a folder cannot be used.
+            ConfigError: The working directory cannot be a sandbox's.
             KernelStartError: The kernel did not become ready.
         """
         self._refuse_forks()
         if self._is_closed:
             raise SessionError("The environment has been closed. Open another to start sessions.")
         folder = SessionFolder.prepare(self.env_dir, session_id, session_dir, cwd)
-        if KERNEL_MODES[self.env_mode].is_confined:
+        mode = KERNEL_MODES[self.env_mode]
+        mode.check_folder(folder.cwd)
+        if mode.is_confined:
             refuse_to_share(folder.path, folder.cwd)
         source, traces_messages = self._source, self._tracing.messages
 

@@ -27,6 +27,8 @@ from taskweaver_ext.console.terminal_settings import echo_off
 from taskweaver_ext.console.transcript import Transcript
 
 _STDERR = 2
+_DEFAULTS = {"execution_service.guard": True}
+"""Nobody watches what a model's code does here."""
 
 
 def answer_request(
@@ -42,7 +44,7 @@ def answer_request(
     answers: list[str] = []
     is_live = sys.stderr.isatty() and not variables.has_simple_terminal()
     with contextlib.ExitStack() as stack:
-        app = stack.enter_context(TaskWeaverApp(project, arguments=arguments))
+        app = stack.enter_context(TaskWeaverApp(project, arguments=arguments, defaults=_DEFAULTS))
         stack.enter_context(logging_to_project(app.config.logging))
         signals = stack.enter_context(SignalWatch())
         runner = _make_runner(app, answers, is_live=is_live)

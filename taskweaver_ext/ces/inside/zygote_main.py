@@ -117,6 +117,7 @@ def _kill_marked(marks: list[str]) -> None:
 
 def _become_kernel(request: dict[str, Any]) -> None:
     os.setsid()
+    sys.modules["taskweaver_inside.sandbox.privileges"].show_memory()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     log = os.open(request["log_path"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -158,6 +159,7 @@ def main() -> None:
     del sys.modules["cold_start"]
     for name in ("sandbox.restricted_kernel", "kernel.launch"):
         importlib.import_module(f"taskweaver_inside.{name}")
+    sys.modules["taskweaver_inside.sandbox.privileges"].hide_memory()  # from kernels, too
     for name in _NEEDED_SOON:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

@@ -31,6 +31,7 @@ from taskweaver_ext.ces.kernels.sandbox.running_sandbox import RunningSandbox, o
 from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.ces.programs.site import ProgramSites
+from taskweaver_ext.ces.sandbox.sandbox import refuse_folder
 from taskweaver_ext.config.sandbox import SandboxSettings
 from taskweaver_ext.config.settings import EnvMode as EnvMode
 from taskweaver_ext.config.settings import ExecutionServiceConfig, load_sandbox
@@ -285,6 +286,10 @@ def _programs_in_container(
         container.close()
 
 
+def _allow_folder(_cwd: Path) -> None:
+    """Any will do."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelMode:
     """What is particular to one mode."""
@@ -305,6 +310,8 @@ class KernelMode:
     is_confined: bool
     """Whether code reaches nothing of this machine but its working directory, which then may
     not hold the session's records, and a shell command needs no approval."""
+    check_folder: Callable[[Path], None]
+    """Raises ConfigError for a working directory that code may not have."""
     starts_here: bool
     """Whether a script runs in the caller's current folder unless told otherwise."""
     verifies_code: bool
@@ -317,6 +324,7 @@ KERNEL_MODES: Mapping[EnvMode, KernelMode] = {
         programs="here",
         program_sites=_programs_here,
         is_confined=False,
+        check_folder=_allow_folder,
         starts_here=True,
         verifies_code=True,
     ),
@@ -325,6 +333,7 @@ KERNEL_MODES: Mapping[EnvMode, KernelMode] = {
         programs="beside the kernel",
         program_sites=_programs_in_sandbox,
         is_confined=True,
+        check_folder=refuse_folder,
         starts_here=True,
         verifies_code=False,
     ),
@@ -333,6 +342,7 @@ KERNEL_MODES: Mapping[EnvMode, KernelMode] = {
         programs="beside the kernel",
         program_sites=_programs_in_container,
         is_confined=True,
+        check_folder=_allow_folder,
         starts_here=False,
         verifies_code=False,
     ),
@@ -341,6 +351,7 @@ KERNEL_MODES: Mapping[EnvMode, KernelMode] = {
         programs="refused",
         program_sites=None,
         is_confined=False,
+        check_folder=_allow_folder,
         starts_here=False,
         verifies_code=False,
     ),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from taskweaver_ext.ces.inside import sandbox as inside
-from taskweaver_ext.ces.inside.sandbox import landlock, privileges
+from taskweaver_ext.ces.inside.sandbox import landlock
 from taskweaver_ext.ces.inside.sandbox.rules import Rules
 from taskweaver_ext.ces.inside.sandbox.system_calls import MACHINE, NUMBERS
 from taskweaver_ext.ces.sandbox.control_groups import GroupPlace, find_places
@@ -127,7 +127,7 @@ def check(
         ConfigError: The machine cannot enforce something that is required, or the rules would
             give away what they are to protect.
     """
-    _refuse_folder(rules)
+    refuse_folder(rules.working_folder)
     working = os.path.realpath(rules.working_folder)
     within = [path for path in rules.readable if _is_beneath(os.path.realpath(path), working)]
     if within and not rules.has_private_view:
@@ -143,6 +143,21 @@ def check(
             f" {' '.join(dict.fromkeys(lacking.values()))}"
             f" Use containers, or accept less: set sandbox.require to {json.dumps(accepted)}."
         )
+
+
+def refuse_folder(working_folder: str | Path) -> None:
+    """Raise ConfigError for a working folder that holds what a sandbox is to protect."""
+    working = os.path.realpath(working_folder)
+    for what, places in (
+        ("all that the user has", (_home(), str(Path.home()))),
+        ("what other programs keep for a while", ("/tmp", tempfile.gettempdir())),
+        ("the system", (*_SYSTEM.split(), "/etc", "/var", "/proc", "/sys", "/dev", "/run")),
+    ):
+        if any(_is_beneath(os.path.realpath(place), working) for place in places):
+            raise ConfigError(
+                f"{working_folder} cannot be the working folder of a sandbox: {what} is in it."
+                " Use a folder of its own."
+            )
 
 
 def sandbox_rules(
@@ -208,12 +223,10 @@ def folders_of_python(python: str) -> tuple[str, ...]:
     return tuple(path for path in answer.stdout.splitlines() if path not in ("", "/", _home()))
 
 
-def restricted_command(
-    python: str, rules: Rules | Literal["guard"], path: str, command: Iterable[str]
-) -> list[str]:
-    """The command that runs the program at a path under rules, with a name and arguments."""
+def restriction_command(rules: Rules | Literal["guard"]) -> list[str]:
+    """What comes before a program's path, name and arguments to run it under rules."""
     described = rules if rules == "guard" else json.dumps(dataclasses.asdict(rules))
-    return [python, "-I", "-S", str(STARTER), described, path, *command]
+    return [sys.executable, "-I", "-S", str(STARTER), described]
 
 
 def variables_for(rules: Rules) -> dict[str, str]:
@@ -221,26 +234,26 @@ def variables_for(rules: Rules) -> dict[str, str]:
     return {"TMPDIR": rules.temporary_folder, "HOME": rules.temporary_folder}
 
 
-def hide_from_children() -> str:
-    """Keep what we start from reading our memory and environment; say where that fails."""
-    privileges.hide_memory()
+def can_guard() -> bool:
+    """Whether this system lets a process give up looking into others."""
+    return sys.platform == "linux"
+
+
+def find_gaps_of_guard() -> tuple[str, ...]:
+    """What code that is guarded can do to this process all the same: sentences."""
+    if not can_guard():
+        return ("Code can read and signal this program: only Linux can keep it from that.",)
+    abi, gaps = landlock.version(), []
+    if not abi:
+        gaps.append("Code can signal this program: the kernel has no Landlock.")
+    elif abi < 6:
+        gaps.append("Code can signal this program: Landlock prevents that since Linux 6.12.")
     if os.geteuid() == 0:
-        return "Code that runs as root can read the memory and environment of this process."
-    return ""
-
-
-def _refuse_folder(rules: Rules) -> None:
-    working = os.path.realpath(rules.working_folder)
-    for what, places in (
-        ("all that the user has", (_home(), str(Path.home()))),
-        ("what other programs keep for a while", ("/tmp", tempfile.gettempdir())),
-        ("the system", (*_SYSTEM.split(), "/etc", "/var", "/proc", "/sys", "/dev", "/run")),
-    ):
-        if any(_is_beneath(os.path.realpath(place), working) for place in places):
-            raise ConfigError(
-                f"{rules.working_folder} cannot be the working folder of a sandbox: {what} is in"
-                " it. Use a folder of its own."
-            )
+        gaps.append(
+            "Code runs as root: it can reach this program by way of others, such as services"
+            " that start programs, and of files that it may change."
+        )
+    return tuple(gaps)
 
 
 def _home() -> str:
@@ -274,7 +287,7 @@ def _why_it_fails(*, has_private_view: bool) -> str:
     with tempfile.TemporaryDirectory(prefix="taskweaver-") as folder:
         rules = Rules(folder, folder, readable=readable, has_private_view=has_private_view)
         nothing = [sys.executable, "-I", "-S", "-c", ""]
-        command = restricted_command(sys.executable, rules, sys.executable, nothing)
+        command = [*restriction_command(rules), sys.executable, *nothing]
         try:
             tried = subprocess.run(
                 command, cwd=folder, capture_output=True, text=True, timeout=_PROBE_SECONDS

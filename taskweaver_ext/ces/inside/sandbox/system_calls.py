@@ -5,8 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import sys
 
-MACHINE = {"arm64": "aarch64", "amd64": "x86_64"}.get(platform.machine(), platform.machine())
+MACHINE = {"amd64": "x86_64"}.get(platform.machine(), platform.machine())
+if sys.platform != "linux":
+    MACHINE = sys.platform  # whose calls have other numbers
 
 _NUMBERS = """
     ioctl 16 29 | shmget 29 194 | shmat 30 196 | shmctl 31 195 | socket 41 198 | connect 42 203

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sys
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
@@ -18,9 +17,9 @@ from taskweaver_ext.ces.kernels.sandbox.running_sandbox import RunningSandbox, o
 from taskweaver_ext.ces.programs.local_site import LocalProcess, LocalSite
 from taskweaver_ext.ces.programs.process_output import ReadEnd
 from taskweaver_ext.ces.programs.site import ProcessSettings, ProgramSite
-from taskweaver_ext.ces.sandbox.sandbox import restricted_command, variables_for
+from taskweaver_ext.ces.sandbox.sandbox import restriction_command, variables_for
 from taskweaver_ext.config.sandbox import SandboxSettings
-from taskweaver_ext.machine.child_environment import child_environment
+from taskweaver_ext.machine.child_environment import child_environment, variables_for_programs
 
 
 class SandboxedProcess(LocalProcess):
@@ -40,7 +39,7 @@ class SandboxedProcess(LocalProcess):
         if not sandbox.use():
             raise OSError("its sandbox has ended")
         try:
-            super().__init__(settings)
+            super().__init__(settings, restriction_command(sandbox.rules_with()))
         except BaseException:
             sandbox.leave()
             raise
@@ -127,6 +126,7 @@ class SandboxedSite(LocalSite):
     """This machine, as far as a sandbox lets programs have it."""
 
     def __init__(self, sandbox: RunningSandbox, cwd: Path, environment: Mapping[str, str]) -> None:
+        super().__init__()
         self.memory_bytes = sandbox.memory_bytes
         self._sandbox = sandbox
         self._cwd = cwd
@@ -155,17 +155,12 @@ class SandboxedSite(LocalSite):
 
     def start(self, settings: ProcessSettings) -> SandboxedProcess:
         """Start a child process of ours that gives up its rights before it becomes the program."""
-        rules = self._sandbox.rules_with()
-        restricted = replace(
+        placed = replace(
             settings,
-            path=sys.executable,
-            command=tuple(
-                restricted_command(sys.executable, rules, settings.path, settings.command)
-            ),
             cwd=self._cwd / settings.cwd,
             environment={**self._environment, **settings.environment},
         )
-        return SandboxedProcess(restricted, self._sandbox)
+        return SandboxedProcess(placed, self._sandbox)
 
 
 class ProgramSandbox:
@@ -182,8 +177,8 @@ class ProgramSandbox:
         return self._cwd if path is None else Path(path).absolute()
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """The harmless variables of ours, and these."""
-        return child_environment(variables)
+        """These, besides what the sandbox has."""
+        return variables_for_programs(variables)
 
     @contextlib.contextmanager
     def use(self) -> Iterator[ProgramSite]:
