@@ -2,8 +2,9 @@
 
     python sandboxed_session.py FOLDER SETTINGS [shared]
 
-The folder is a world's (`sandboxes.py`); with "shared", code gets no file system of its own. Prints what came of each attempt as a JSON object, by
-who made it, with the notices of the session; or the sentence why there is no sandbox.
+The folder is a world's (`sandboxes.py`); with "shared", code gets no file system of its own.
+Prints what came of each attempt as a JSON object, by who made it, with the notices of the
+session; or the sentence why there is no sandbox.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 import psutil
 
 from taskweaver_ext import Environment, EnvMode, ExecutorRegistry, TaskWeaverError
-from taskweaver_ext.ces.kernels.sandbox import running_sandbox
+from taskweaver_ext.ces.sandbox import sandbox
 from taskweaver_ext.config.sandbox import SandboxSettings
 
 SECRET = "the-secret-of-others"
@@ -33,8 +34,8 @@ def main() -> None:
     """Open the session and have everything tried."""
     folder, settings = Path(sys.argv[1]), json.loads(sys.argv[2])
     if sys.argv[3:] == ["shared"]:
-        lesser = replace(running_sandbox.probe(), has_private_view=False)
-        running_sandbox.probe = lambda: lesser  # type: ignore[attr-defined]
+        lesser = replace(sandbox.probe(), has_private_view=False)
+        setattr(sandbox, "probe", lambda: lesser)  # noqa: B010 - of another type
     try:
         print(json.dumps(_try_to_escape(folder, settings)))  # noqa: T201
     except TaskWeaverError as error:
@@ -44,13 +45,13 @@ def main() -> None:
 def _try_to_escape(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     source = folder / "source"
     readable = (str(folder / "shared"), str(source))
-    sandbox = SandboxSettings(**{"readable": readable, **settings})
+    allowed = SandboxSettings(**{"readable": readable, **settings})
     with contextlib.ExitStack() as stack:
         victim = stack.enter_context(_victim(folder))
         local = stack.enter_context(Environment(folder / "outside/local"))
         local.start_session("other")
         environment = stack.enter_context(
-            Environment(folder / "outside/env", EnvMode.Sandbox, sandbox=sandbox)
+            Environment(folder / "outside/env", EnvMode.Sandbox, sandbox=allowed)
         )
         session = folder / "outside/session"
         environment.start_session("s1", session_dir=session, cwd=folder / "work")
@@ -93,7 +94,12 @@ def _victim(folder: Path) -> Iterator[dict[str, Any]]:
     script = str(folder / "source/escape_victim.py")
     command = [sys.executable, script, str(folder / "outside"), SECRET]
     with subprocess.Popen(
-        command, env={"KEY": SECRET}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command,
+        env={"KEY": SECRET},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
         assert process.stdout is not None
         yield json.loads(process.stdout.readline())

@@ -13,11 +13,14 @@ import stat
 import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
 
-import escape_attempts  # type: ignore[import-not-found]  # it lies beside this one
-from escape_attempts import ATTEMPTS, W, attempt, expect, expect_secret, read
-
-OF_ANY_SANDBOX = tuple(ATTEMPTS)
+if TYPE_CHECKING:
+    from tests.support import escape_attempts
+    from tests.support.escape_attempts import ATTEMPTS, W, attempt, expect, expect_secret, read
+else:  # it lies beside this one
+    import escape_attempts
+    from escape_attempts import ATTEMPTS, W, attempt, expect, expect_secret, read
 
 
 @attempt()

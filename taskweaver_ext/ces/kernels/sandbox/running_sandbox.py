@@ -14,8 +14,8 @@ from pathlib import Path
 from taskweaver_ext.ces.inside.sandbox.rules import Rules
 from taskweaver_ext.ces.kernels.container.folder_watch import FolderWatch
 from taskweaver_ext.ces.kernels.container.limits import size_text
+from taskweaver_ext.ces.sandbox import sandbox
 from taskweaver_ext.ces.sandbox.control_groups import ControlGroup
-from taskweaver_ext.ces.sandbox.sandbox import check, folders_of_python, probe, sandbox_rules
 from taskweaver_ext.config.sandbox import SandboxSettings
 from taskweaver_ext.errors import ConfigError, KernelStartError
 from taskweaver_ext.machine.owned_folders import make_owned_folder
@@ -43,7 +43,7 @@ class RunningSandbox:
             ConfigError: The machine cannot enforce what is required, or the folder cannot be used.
             OSError: There is no room for its folder or group.
         """
-        enforcement = probe()
+        enforcement = sandbox.probe()
         self._settings = settings
         self._lock = threading.Lock()
         self._users = 1
@@ -55,14 +55,14 @@ class RunningSandbox:
             undo.callback(shutil.rmtree, self.folder, ignore_errors=True)
             temporary = self.folder / "tmp"
             temporary.mkdir(mode=0o700)
-            self.rules = sandbox_rules(
+            self.rules = sandbox.sandbox_rules(
                 working_folder,
                 temporary,
                 enforcement,
                 python_folders=python_folders,
                 settings=settings,
             )
-            check(self.rules, enforcement, settings.require)
+            sandbox.check(self.rules, enforcement, settings.require)
             self.remarks = enforcement.remarks
             limits = {
                 "memory": settings.memory_bytes,
@@ -178,7 +178,7 @@ def open_sandbox(
 ) -> RunningSandbox:
     """Make a sandbox in which a Python can run; raises KernelStartError."""
     try:
-        return RunningSandbox(working_folder, settings, folders_of_python(python))
+        return RunningSandbox(working_folder, settings, sandbox.folders_of_python(python))
     except (ConfigError, OSError) as error:
         raise KernelStartError(str(error)) from error
 
