@@ -58,6 +58,7 @@ PROMISED = {
     "Role",
     "Round",
     "RoundEventType",
+    "SandboxSettings",
     "ScriptedModel",
     "Session",
     "SessionEventEmitter",

@@ -67,7 +67,7 @@ def refuse_to_share(kept: Path, cwd: Path) -> None:
     if kept.resolve().is_relative_to(cwd.resolve()):
         raise SessionError(
             f"The working directory {cwd} cannot be given to code alone: it holds {kept}, where"
-            " outputs are kept out of its reach. Choose a session_dir, env_dir or folder"
+            " outputs are kept out of reach of its code. Choose a session_dir, env_dir or folder"
             " outside of the working directory."
         )
 
