@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from taskweaver_ext.ces.programs.program import ProgramLimits as ProgramLimits
     from taskweaver_ext.ces.sessions.session_info import SessionInfo as SessionInfo
     from taskweaver_ext.ces.shell import ShellExecutor as ShellExecutor
+    from taskweaver_ext.config.sandbox import SandboxSettings as SandboxSettings
     from taskweaver_ext.config.settings import EnvMode as EnvMode
     from taskweaver_ext.conversation import Attachment as Attachment
     from taskweaver_ext.conversation import AttachmentType as AttachmentType
@@ -112,6 +113,7 @@ _NAMES_IN_MODULES = {
     "ces.programs.program": "ProgramLimits",
     "ces.sessions.session_info": "SessionInfo",
     "ces.shell": "ShellExecutor",
+    "config.sandbox": "SandboxSettings",
     "config.settings": "EnvMode",
     "conversation": "Attachment AttachmentType Post Round",
     "errors": (

@@ -135,6 +135,8 @@ class _Parts(Module):
             service.kernel_mode,
             preload=service.preload,
             spare_kernels=service.spare_kernels,
+            sandbox=self._config.sandbox,
+            guard=service.guard,
             service=service,
             redactor=redactor,
         )
@@ -186,6 +188,7 @@ class TaskWeaverApp(Closeable):
         arguments: Mapping[str, object] | None = None,
         model: ChatModel | None = None,
         reply_form: ReplyForm | None = None,
+        defaults: Mapping[str, object] | None = None,
     ) -> None:
         """Read the settings of a project.
 
@@ -195,6 +198,7 @@ class TaskWeaverApp(Closeable):
             arguments: Settings from a command line.
             model: Used instead of the one that is set, for demonstrations and tests.
             reply_form: How the model replies; None: as `code_interpreter.reply_form` says.
+            defaults: Settings that all others win over.
 
         Raises:
             ConfigError: Some settings cannot be used.
@@ -207,6 +211,7 @@ class TaskWeaverApp(Closeable):
                 name: {"code_interpreter.code_verification_on": mode.verifies_code}
                 for name, mode in KERNEL_MODES.items()
             },
+            defaults=defaults,
         )
         workspace = self.config.workspace
         remove_old_folders(workspace.workspace_path, workspace.keep_days)

@@ -60,6 +60,7 @@ PROMISED = {
     "Role",
     "Round",
     "RoundEventType",
+    "SandboxSettings",
     "ScriptedModel",
     "Session",
     "SessionEventEmitter",

@@ -38,6 +38,7 @@ from scripts.benchmarks.measure_output import (
     measure_writes,
 )
 from scripts.benchmarks.measure_programs import measure_help, measure_import, measure_one_shot
+from scripts.benchmarks.measure_sandboxes import measure_sandbox
 from scripts.benchmarks.report import Report
 from scripts.benchmarks.sizes import FULL, QUICK
 
@@ -63,6 +64,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "help": measure_help,
     "one_shot": measure_one_shot,
     "console": measure_console,
+    "sandbox": measure_sandbox,
     "container": measure_container,
     "gateway": measure_gateway,
 }

@@ -39,6 +39,7 @@ from taskweaver_ext.ces.kernels.modes import (
     KernelSourceSettings,
 )
 from taskweaver_ext.ces.programs.site import ProgramSite
+from taskweaver_ext.ces.sandbox.sandbox import can_guard
 from taskweaver_ext.ces.sessions.kernel_pool import KernelPool
 from taskweaver_ext.ces.sessions.kernel_session import KernelSession
 from taskweaver_ext.ces.sessions.kernel_supervisor import MAX_DEATHS_IN_A_ROW
@@ -47,7 +48,12 @@ from taskweaver_ext.ces.sessions.session_info import SessionInfo
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
 from taskweaver_ext.closing import Closeable
 from taskweaver_ext.config import variables
-from taskweaver_ext.config.settings import ExecutionServiceConfig, load_execution_service
+from taskweaver_ext.config.sandbox import SandboxSettings
+from taskweaver_ext.config.settings import (
+    ExecutionServiceConfig,
+    load_execution_service,
+    load_sandbox,
+)
 from taskweaver_ext.errors import ConfigError, SessionError
 from taskweaver_ext.machine.forks import not_in_forks
 from taskweaver_ext.text.redaction import Redactor
@@ -87,6 +93,8 @@ class Environment(Closeable):
         modules: Sequence[str | Path] = (),
         container: ContainerSettings | None = None,
         gateway: GatewaySettings | None = None,
+        sandbox: SandboxSettings | None = None,
+        guard: bool = False,
         service: ExecutionServiceConfig | None = None,
         redactor: Redactor | None = None,
     ) -> None:
@@ -110,6 +118,11 @@ class Environment(Closeable):
                 names becoming the user's; a later folder's file replaces one of the same name.
             container: How containers are made, with `EnvMode.Container`.
             gateway: Which gateway is used, with `EnvMode.Gateway`.
+            sandbox: What code may reach and use, with `EnvMode.Sandbox`. None: as environment
+                variables say (SANDBOX_REQUIRE, SANDBOX_READABLE, ...).
+            guard: Whether local kernels, and shells and programs of their sessions, are kept from
+                reading, tracing and signalling this process and others outside; `sudo` and
+                debuggers do not work in them then. Linux only.
             service: The engine, image and gateway that a project has set, used where `container`
                 or `gateway` is None. None: those that environment variables name (DOCKER_HOST,
                 TASKWEAVER_GATEWAY_URL, ...). Where no gateway is named, it is one that processes
@@ -123,6 +136,7 @@ class Environment(Closeable):
         self.env_dir = Path(env_dir).absolute()
         self.env_mode = _mode_of(env_mode)
         self.redactor = redactor or None
+        self.guard = guard and can_guard()
         self._max_output_bytes = max_output_bytes
         self._max_deaths_in_a_row = max_deaths_in_a_row
         self._startup_scripts = StartupScripts(prelude, modules)
@@ -141,6 +155,8 @@ class Environment(Closeable):
                 service=service or load_execution_service(),
                 container=container,
                 gateway=gateway,
+                sandbox=sandbox or load_sandbox(),
+                guard=self.guard,
             )
         )
         self._sessions: dict[str, KernelSession] = {}
@@ -170,20 +186,24 @@ class Environment(Closeable):
         Args:
             session_dir: Its folder; by default one in the environment's folder.
             cwd: Where its code runs, which must exist; by default a new folder in its own. A
-                container's may not hold the session's folder.
+                container's or sandbox's may not hold the session's folder, and a sandbox's
+                neither the user's home nor parts of the system.
             on_late_output: Told what executions write after their end, on a thread of ours.
             wait: Until the kernel is ready. Otherwise it starts while the caller does something
                 else, the first execution waits for it, and a failure to start is that one's.
 
         Raises:
             SessionError: The session exists, or a folder cannot be used.
+            ConfigError: The working directory cannot be a sandbox's.
             KernelStartError: The kernel did not become ready.
         """
         self._refuse_forks()
         if self._is_closed:
             raise SessionError("The environment has been closed. Open another to start sessions.")
         folder = SessionFolder.prepare(self.env_dir, session_id, session_dir, cwd)
-        if KERNEL_MODES[self.env_mode].is_confined:
+        mode = KERNEL_MODES[self.env_mode]
+        mode.check_folder(folder.cwd)
+        if mode.is_confined:
             refuse_to_share(folder.path, folder.cwd)
         source, traces_messages = self._source, self._tracing.messages
 

@@ -163,7 +163,7 @@ def _answer_from(stdin: str | bytes | None) -> OnInput | None:
 
 
 class SessionSites:
-    """The session's container, whichever that is at the time."""
+    """The session's container or sandbox, whichever that is at the time."""
 
     def __init__(self, kernel: KernelExecutor) -> None:
         self._kernel = kernel
@@ -339,6 +339,8 @@ class ExecutorRegistry(Closeable):
                 return RefusingExecutor(name, mode)
             if place == "beside the kernel":
                 sites = SessionSites(self._kernel)
+            elif self._kernel.environment.guard:
+                sites = LocalSites(guard=True)
         if name == "bash" and not fresh and not is_configured:
             return ShellExecutor(
                 self._cwd,

@@ -28,6 +28,8 @@ from taskweaver_ext.console.terminal_settings import echo_off
 from taskweaver_ext.console.transcript import Transcript
 
 _STDERR = 2
+_DEFAULTS = {"execution_service.guard": True}
+"""Nobody watches what a model's code does here."""
 
 
 def answer_request(
@@ -43,7 +45,7 @@ def answer_request(
     answers: list[str] = []
     is_live = sys.stderr.isatty() and not variables.has_simple_terminal()
     with contextlib.ExitStack() as stack:
-        app = stack.enter_context(TaskWeaverApp(project, arguments=arguments))
+        app = stack.enter_context(TaskWeaverApp(project, arguments=arguments, defaults=_DEFAULTS))
         stack.enter_context(logging_to_project(app.config.logging, lambda: app.redactor))
         say_where_code_runs(app.config)
         signals = stack.enter_context(SignalWatch())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import platform
 import shutil
 import socket
@@ -20,8 +21,10 @@ from urllib.parse import urlsplit
 import click
 
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.sandbox.sandbox import find_gaps_of_guard, probe
 from taskweaver_ext.cli.options import project_option
 from taskweaver_ext.config import settings as config
+from taskweaver_ext.config.sandbox import PROTECTIONS
 from taskweaver_ext.errors import ConfigError, TaskWeaverError
 from taskweaver_ext.llm.model_settings import ModelSettings
 from taskweaver_ext.machine.child_environment import child_environment
@@ -76,6 +79,8 @@ def command(project: Path | None, clean: bool, as_json: bool) -> int:
         "disk": _check_disk,
         "ipykernel": _check_ipykernel,
         "kernel": _check_kernel,
+        "sandbox": _check_sandbox,
+        "guard": _check_guard,
         "docker": lambda: _check_docker(project),
         "isolation": lambda: _check_isolation(project),
         "model": lambda: _check_model(project),
@@ -207,6 +212,26 @@ def _check_kernel() -> Finding:
     seconds, milliseconds = ready_at - started_at, (answered_at - ready_at) * 1000
     detail = f"ready after {seconds:.2f} s, answered after {milliseconds:.0f} ms more"
     return Finding("ok", detail)
+
+
+def _check_sandbox() -> Finding:
+    """Say what this machine can enforce of a sandbox."""
+    found = probe()
+    held = [name for name in PROTECTIONS if name not in found.missing]
+    what = f"enforces {', '.join(held)}" if held else "nothing can be enforced"
+    detail = " ".join([f"{what}.", *dict.fromkeys(found.missing.values()), *found.remarks])
+    if not found.missing:
+        return Finding("ok", detail)
+    advice = f"use containers, or set sandbox.require to {json.dumps(held)}"
+    return Finding("warning", detail, advice)
+
+
+def _check_guard() -> Finding:
+    """Say what code that runs locally can do to this program all the same."""
+    gaps = find_gaps_of_guard()
+    if os.name == "posix" and os.geteuid() == 0:
+        gaps += ("Without execution_service.guard (on in ask), it can read this program's memory.",)
+    return Finding("ok", " ".join(gaps) or "local code can be kept from looking into this program")
 
 
 class _UnixConnection(http.client.HTTPConnection):

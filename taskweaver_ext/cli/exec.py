@@ -118,7 +118,7 @@ def _size(value: str) -> int:
     type=click.Choice([mode.value for mode, row in KERNEL_MODES.items() if row.program_sites]),
     default=EnvMode.Local.value,
     show_default=True,
-    help="Where it runs: on this machine, or in a container of its own without a network.",
+    help="Where it runs: on this machine, or without a network in a sandbox or a container.",
 )
 @click.option(
     "--audit",
@@ -146,7 +146,8 @@ def command(
     LANGUAGE is bash, javascript or python, or c, rust or typescript where their
     tools are installed. The code is a FILE, standard input (-), or the CODE after
     -c. It runs in a process of its own; nothing it starts outlives it. In a container
-    it sees the folder it runs in, and nothing else of this machine.
+    it sees the folder it runs in, and nothing else of this machine; in a sandbox it also
+    reads the system's programs.
 
     Ctrl-C interrupts the program; a second one kills it.
 

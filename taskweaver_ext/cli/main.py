@@ -108,6 +108,10 @@ def _program(debug: bool) -> None:
     from taskweaver_ext.machine.child_environment import hide_what_is_not_passed_on
 
     hide_what_is_not_passed_on()  # from the programs that we are about to start
+    if sys.platform == "linux":
+        from taskweaver_ext.ces.inside.sandbox.privileges import hide_memory
+
+        hide_memory()
     _set_up_logging(is_debugging=debug)
 
 

@@ -138,7 +138,11 @@ class SettingsReader:
                     f"{name}.{entry.name} is {given.value!r} ({given.origin}); it must be"
                     f" {expected}."
                 )
-        return kind(**values)
+        try:
+            return kind(**values)
+        except ConfigError as error:
+            self.mistakes.append(str(error))
+            return kind()
 
     def _add(self, name: str, value: object, origin: str) -> None:
         self._given.setdefault(name, Given(value, origin, self._source_count))

@@ -16,14 +16,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, get_type_hints
+from typing import Any, Literal, TypeAlias, TypeVar, get_type_hints
 
 from taskweaver_ext.config.data_files import parse_json
 from taskweaver_ext.config.reader import SettingsReader
+from taskweaver_ext.config.sandbox import SandboxSettings
 from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.text.stream_pattern import StreamPattern
 
 FILE_NAME = "taskweaver_config.json"
+
+_Section = TypeVar("_Section")
 
 ReplyForm: TypeAlias = Literal["json", "channels"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
@@ -83,6 +86,7 @@ class EnvMode(enum.StrEnum):
     """Where kernels run; `ces/kernels/modes.py` says what that means."""
 
     Local = "local"
+    Sandbox = "sandbox"
     Container = "container"
     Gateway = "gateway"
 
@@ -108,6 +112,8 @@ class ExecutionServiceConfig:
     """A kernelspec of the gateway."""
     gateway_ca_file: Path | None = field(default=None, metadata=_of_gateway("CA_FILE"))
     """Certificates to trust there instead of the system's."""
+    guard: bool = False
+    """Whether local code is kept from looking into this program; `ask` does so by default."""
     preload: tuple[str, ...] = ()
     """Modules that local kernels have imported before they start."""
     spare_kernels: int = field(default=0, metadata={"at_least": 0})
@@ -234,6 +240,7 @@ class Config:
     """Whether somebody has said where code runs; if not, people are told where it does."""
     llm: LlmConfig = field(default_factory=LlmConfig)
     execution_service: ExecutionServiceConfig = field(default_factory=ExecutionServiceConfig)
+    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     session: SessionConfig = field(default_factory=SessionConfig)
     planner: PlannerConfig = field(default_factory=PlannerConfig)
     code_generator: CodeGeneratorConfig = field(default_factory=CodeGeneratorConfig)
@@ -251,6 +258,7 @@ def load(
     arguments: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
     mode_defaults: Mapping[str, Mapping[str, object]] | None = None,
+    defaults: Mapping[str, object] | None = None,
 ) -> Config:
     """Read all settings of a project.
 
@@ -261,6 +269,7 @@ def load(
         arguments: Values given on the command line, by setting name.
         environ: Environment variables; ours when None.
         mode_defaults: Values of settings, by name, that are set nowhere, for each kernel mode.
+        defaults: The same, for all of them.
 
     Raises:
         ConfigError: Something cannot be used; the message names every mistake.
@@ -273,18 +282,26 @@ def load(
     reader.add_file(folder / FILE_NAME, is_needed=app_dir is not None)
     mode = reader.given("execution_service.kernel_mode")
     name = EnvMode.Local if mode is None else str(mode.value)
-    reader.add_named("by default", (mode_defaults or {}).get(name, {}))
+    reader.add_named("by default", {**(defaults or {}), **(mode_defaults or {}).get(name, {})})
     return replace(_read(reader, folder), names_kernel_mode=mode is not None)
 
 
 def load_execution_service(environ: Mapping[str, str] | None = None) -> ExecutionServiceConfig:
     """Read what environment variables alone say about where code runs; raises ConfigError."""
-    name, kind = "execution_service", ExecutionServiceConfig
+    return _load_section("execution_service", ExecutionServiceConfig, environ)
+
+
+def load_sandbox(environ: Mapping[str, str] | None = None) -> SandboxSettings:
+    """Read what environment variables alone say about sandboxes; raises ConfigError."""
+    return _load_section("sandbox", SandboxSettings, environ)
+
+
+def _load_section(name: str, kind: type[_Section], environ: Mapping[str, str] | None) -> _Section:
     reader = SettingsReader(Path(), _names_in(name, kind), {})
     reader.add_environment(os.environ if environ is None else environ)
-    service = reader.section(name, kind)
+    section = reader.section(name, kind)
     reader.raise_mistakes()
-    return service
+    return section
 
 
 def find_execution_service(app_dir: str | Path | None = None) -> ExecutionServiceConfig:

@@ -24,8 +24,9 @@ WELCOME = "Type a request, > for Python, ! for shell, /help for more; Ctrl-D lea
 LEAVE_TWICE = "Ctrl-C again leaves, as Ctrl-D does."
 
 LOCAL_KERNEL = (
-    "Code runs on this machine, with your rights; taskweaver-ext chat --kernel container keeps it"
-    " in a container. Checks and questions prevent accidents, not intent; a container does."
+    "Code runs on this machine, with your rights; taskweaver-ext chat --kernel sandbox keeps it"
+    " in a folder, --kernel container in a container. Checks and questions prevent accidents, not"
+    " intent; sandbox and container do."
 )
 
 

@@ -209,7 +209,7 @@ def test_all_mistakes_are_reported_in_one_error(tmp_path: Path) -> None:
     message = str(caught.value)
     for mistake in (
         f"execution_service.kernel_mode is 'docker' ({tmp_path / config.FILE_NAME}); it must be"
-        " local, container or gateway.",
+        " local, sandbox, container or gateway.",
         "session.max_internal_chat_round_num is 'many'",
         "session.roles is '[1'",
         "round_compressor.rounds_to_retain is 0",

@@ -15,16 +15,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
+
+from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.inside.sandbox.rules import Rules
+from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.ces.sandbox import sandbox
 from taskweaver_ext.ces.sandbox.control_groups import ControlGroup
+from taskweaver_ext.config.sandbox import SandboxSettings
 from tests.support import escape_attempts, escape_victim
+from tests.support.escape_attempts import SECRET
 
 NOBODY = 65534
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 PROCESSES, MEMORY_BYTES, FILE_BYTES = 300, 512 << 20, 64 << 20
 SECONDS = 120.0
 
+_SCRIPTS = ("escape_attempts", "escape_victim", "session_escapes", "sandboxed_session")
 _FILES = "secret overwritten truncated to_move exchanged removed mode"
 
 
@@ -56,7 +63,7 @@ class World:
             enforcement,
             python_folders=sandbox.folders_of_python(self.python),
             readable=[str(self.folder / "shared"), str(self.folder / "source")],
-            limits=sandbox.SandboxLimits(memory_bytes=MEMORY_BYTES, file_bytes=FILE_BYTES),
+            settings=SandboxSettings(memory_bytes=MEMORY_BYTES, file_bytes=FILE_BYTES),
         )
         return dataclasses.replace(rules, process_count=PROCESSES)
 
@@ -70,7 +77,7 @@ class World:
         if rules is not None:
             starter = str(self.folder / "source/inside/restricted_start.py")
             described = rules if rules == "guard" else json.dumps(dataclasses.asdict(rules))
-            command = [self.python, "-I", "-S", starter, described, *command]
+            command = [self.python, "-I", "-S", starter, described, command[0], *command]
         variables = {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
@@ -153,6 +160,43 @@ class World:
             shutil.copy("/usr/bin/id", program)
             program.chmod(0o4755)
 
+    def try_to_escape_from_a_session(
+        self, settings: Mapping[str, Any], *, has_private_view: bool
+    ) -> dict[str, Any]:
+        """Have a kernel, its shell and its programs make all attempts; say what came of each."""
+        script = str(self.folder / "source/sandboxed_session.py")
+        command = [sys.executable, script, str(self.folder), json.dumps(settings)]
+        command += [] if has_private_view else ["shared"]
+        home = self.folder / "outside/home"
+        run = subprocess.run(
+            self.as_user(command),
+            cwd="/",
+            env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "KEY": SECRET.decode()},
+            timeout=5 * SECONDS,
+            capture_output=True,
+            text=True,
+        )
+        assert run.returncode == 0, run.stderr
+        found: dict[str, Any] = json.loads(run.stdout)
+        return found
+
+    def as_user(self, command: list[str]) -> list[str]:
+        """The command that runs another one as the user, with the interpreter that runs us."""
+        if self.user == os.getuid():
+            return command
+        needed = Path(sys.base_prefix)
+        closed = [folder for folder in needed.parents if not folder.stat().st_mode & 0o001]
+        show = ":"
+        if closed:  # the user may not enter where the interpreter lies: nothing else is shown there
+            kept = self.folder / "interpreter"
+            kept.mkdir(exist_ok=True)
+            show = (
+                f"mount --bind {needed} {kept} && mount -t tmpfs -o mode=0755 none {closed[-1]}"
+                f" && mkdir -p {needed} && mount --bind {kept} {needed}"
+            )
+        become = f"setpriv --reuid={self.user} --regid={self.user} --clear-groups --inh-caps=-all"
+        return ["unshare", "--mount", "sh", "-c", f'{show} && exec {become} "$@"', "sh", *command]
+
     def _as_user(self) -> Mapping[str, Any]:
         if self.user == os.getuid():
             return {}
@@ -170,10 +214,22 @@ def make_world(user: int | None = None) -> Iterator[World]:
         source = world.folder / "source"
         inside = sandbox.RUNTIME_FOLDER
         shutil.copytree(inside, source / "inside", ignore=shutil.ignore_patterns("__pycache__"))
-        for script in (escape_attempts, escape_victim):
-            shutil.copy(str(script.__file__), source)
+        for script in _SCRIPTS:
+            shutil.copy(Path(__file__).with_name(f"{script}.py"), source)
         world.furnish()
+        (source / "surroundings.json").write_text(json.dumps(world.surroundings()))
         yield world
+
+
+def require_sandbox() -> None:
+    """Skip a test where the machine cannot enforce a sandbox."""
+    if missing := sandbox.probe().missing:
+        pytest.skip(" ".join(dict.fromkeys(missing.values())))
+
+
+def sandbox_environment(folder: Path, **more: object) -> Environment:
+    """An environment whose kernels run in sandboxes."""
+    return Environment(folder, EnvMode.Sandbox, **more)  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager

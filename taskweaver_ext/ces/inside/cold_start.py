@@ -46,6 +46,12 @@ def main() -> None:
             serve(settings)
             return
         fork_spawner(settings)  # before anything is imported that starts threads
+    if "restriction" in settings:
+        from taskweaver_inside.sandbox.restricted_kernel import (  # type: ignore[import-not-found]
+            restrict_kernel,
+        )
+
+        restrict_kernel(settings)  # before anything is imported that starts threads
     from taskweaver_inside.kernel.launch import launch  # type: ignore[import-not-found]
 
     launch(settings)

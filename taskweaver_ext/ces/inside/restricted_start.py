@@ -1,6 +1,6 @@
 """Run as a script: restrict this process, then become a program.
 
-    python -I -S restricted_start.py RULES COMMAND...
+    python -I -S restricted_start.py RULES PATH NAME ARGUMENT...
 
 The rules are JSON (`sandbox/rules.py`), or "guard" to protect other processes only.
 """
@@ -23,15 +23,15 @@ def main() -> None:
     )
     from taskweaver_inside.sandbox.rules import Rules  # type: ignore[import-not-found]
 
-    command = sys.argv[2:]
+    path, command = sys.argv[2], sys.argv[3:]
     try:
         if sys.argv[1] == "guard":
             guard()
         else:
             restrict(Rules.from_json(json.loads(sys.argv[1])))
-        os.execvp(command[0], command)
+        os.execvp(path, command)
     except OSError as error:
-        os.write(2, f"cannot start {command[0]}: {error}\n".encode())
+        os.write(2, f"cannot start {path}: {error}\n".encode())
         os._exit(126)
 
 

@@ -117,6 +117,7 @@ def _kill_marked(marks: list[str]) -> None:
 
 def _become_kernel(request: dict[str, Any]) -> None:
     os.setsid()
+    sys.modules["taskweaver_inside.sandbox.privileges"].show_memory()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     log = os.open(request["log_path"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -134,6 +135,7 @@ def _become_kernel(request: dict[str, Any]) -> None:
     main_thread: Any = threading.main_thread()
     main_thread._set_native_id()  # older versions of Python forget that it is another now
     gc.enable()
+    sys.modules["taskweaver_inside.sandbox.restricted_kernel"].restrict_kernel(request["settings"])
     sys.modules["taskweaver_inside.kernel.launch"].launch(request["settings"])
 
 
@@ -155,7 +157,9 @@ def main() -> None:
     sys.path.pop(0)  # this folder, put there because it holds the script
     load_runtime_package()
     del sys.modules["cold_start"]
-    importlib.import_module("taskweaver_inside.kernel.launch")
+    for name in ("sandbox.restricted_kernel", "kernel.launch"):
+        importlib.import_module(f"taskweaver_inside.{name}")
+    sys.modules["taskweaver_inside.sandbox.privileges"].hide_memory()  # from kernels, too
     for name in _NEEDED_SOON:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

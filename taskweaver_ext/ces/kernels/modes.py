@@ -6,6 +6,8 @@ A mode is a member of `EnvMode` and a row of `KERNEL_MODES`; everything else ask
 from __future__ import annotations
 
 import contextlib
+import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -22,12 +24,17 @@ from taskweaver_ext.ces.kernels.client.host import (
 )
 from taskweaver_ext.ces.kernels.local.host import LocalKernelHost
 from taskweaver_ext.ces.kernels.local.spares import SpareKernels
-from taskweaver_ext.ces.kernels.local.zygote import Zygotes, can_fork
+from taskweaver_ext.ces.kernels.local.zygote import Zygote, Zygotes, can_fork
+from taskweaver_ext.ces.kernels.sandbox.host import SandboxedKernelHost
+from taskweaver_ext.ces.kernels.sandbox.program_site import ProgramSandbox
+from taskweaver_ext.ces.kernels.sandbox.running_sandbox import RunningSandbox, open_sandbox
 from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.ces.programs.site import ProgramSites
+from taskweaver_ext.ces.sandbox.sandbox import refuse_folder
+from taskweaver_ext.config.sandbox import SandboxSettings
 from taskweaver_ext.config.settings import EnvMode as EnvMode
-from taskweaver_ext.config.settings import ExecutionServiceConfig
+from taskweaver_ext.config.settings import ExecutionServiceConfig, load_sandbox
 from taskweaver_ext.machine.child_environment import child_environment, granted_by_name
 from taskweaver_ext.machine.interpreters import environment_of, find_python
 
@@ -51,6 +58,8 @@ class KernelSourceSettings:
     service: ExecutionServiceConfig = field(default_factory=ExecutionServiceConfig)
     container: ContainerSettings | None = None
     gateway: GatewaySettings | None = None
+    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
+    guard: bool = False
 
     def for_kernel(
         self, session_id: str, cwd: Path, environment: Mapping[str, str] | None = None
@@ -117,9 +126,60 @@ class LocalKernels:
     def _make_host(
         self, session_id: str, cwd: Path, python: str, environment: dict[str, str]
     ) -> KernelHost:
-        zygote = self._zygotes.get(python, environment) if self._zygotes else None
-        settings = self._settings.for_kernel(session_id, cwd, environment)
-        return LocalKernelHost(settings, python, self._context, zygote)
+        return LocalKernelHost(
+            self._settings.for_kernel(session_id, cwd, environment),
+            python,
+            self._context,
+            self._zygote(python, environment),
+            restriction="guard" if self._settings.guard else None,
+        )
+
+    def _zygote(self, python: str, environment: dict[str, str]) -> Zygote | None:
+        return self._zygotes.get(python, environment) if self._zygotes else None
+
+
+class SandboxKernels(LocalKernels):
+    """Kernels on this machine that have given up all but a folder."""
+
+    def __init__(self, settings: KernelSourceSettings) -> None:
+        sandbox = settings.sandbox
+        if settings.memory_limit is not None:
+            memory = min(settings.memory_limit, sandbox.memory_bytes or settings.memory_limit)
+            sandbox = replace(sandbox, memory_bytes=memory)
+        # A kernel that is started before its folder is known cannot be restricted to it.
+        super().__init__(replace(settings, sandbox=sandbox, spare_kernels=0))
+        self._lock = threading.Lock()
+        self._sandboxes: weakref.WeakValueDictionary[str, RunningSandbox]
+        self._sandboxes = weakref.WeakValueDictionary()
+        self._told: set[str] = set()
+        """Sessions that know what the machine cannot do for them."""
+
+    def _make_host(
+        self, session_id: str, cwd: Path, python: str, environment: dict[str, str]
+    ) -> KernelHost:
+        with self._lock:
+            sandbox = self._sandboxes.get(session_id)
+            if sandbox is None or not sandbox.use():  # what its programs run in, if any do
+                sandbox = open_sandbox(cwd, self._settings.sandbox, python)
+                self._sandboxes[session_id] = sandbox
+            remarks = () if session_id in self._told else sandbox.remarks
+            self._told.add(session_id)
+        try:
+            return SandboxedKernelHost(
+                self._settings.for_kernel(session_id, cwd, environment),
+                python,
+                self._context,
+                self._zygote(python, environment),
+                sandbox,
+                remarks=remarks,
+            )
+        except BaseException:
+            sandbox.leave()
+            raise
+
+    def _interpreter(self, cwd: Path) -> tuple[str, dict[str, str]]:
+        """Never one that code may have put into its working folder."""
+        return super()._interpreter(Path("/"))
 
 
 # Only callers that use containers or gateways pay for their machinery: below it is imported late.
@@ -197,6 +257,19 @@ def _programs_here(
 
 
 @contextlib.contextmanager
+def _programs_in_sandbox(
+    cwd: Path, limits: ProgramLimits, _service: ExecutionServiceConfig
+) -> Iterator[tuple[ProgramSites, ProgramLimits]]:
+    sizes = {name: getattr(limits, name) for name in ("memory_bytes", "cpu_seconds", "file_bytes")}
+    given = {name: size for name, size in sizes.items() if size is not None}
+    sites = ProgramSandbox(cwd, replace(load_sandbox(), **given))
+    try:
+        yield sites, ProgramLimits()
+    finally:
+        sites.close()
+
+
+@contextlib.contextmanager
 def _programs_in_container(
     cwd: Path, limits: ProgramLimits, service: ExecutionServiceConfig
 ) -> Iterator[tuple[ProgramSites, ProgramLimits]]:
@@ -211,6 +284,10 @@ def _programs_in_container(
         yield container, ProgramLimits(cpu_seconds=limits.cpu_seconds)
     finally:
         container.close()
+
+
+def _allow_folder(_cwd: Path) -> None:
+    """Any will do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +310,8 @@ class KernelMode:
     is_confined: bool
     """Whether code reaches nothing of this machine but its working directory, which then may
     not hold the session's records, and a shell command needs no approval."""
+    check_folder: Callable[[Path], None]
+    """Raises ConfigError for a working directory that code may not have."""
     starts_here: bool
     """Whether a script runs in the caller's current folder unless told otherwise."""
     verifies_code: bool
@@ -245,14 +324,25 @@ KERNEL_MODES: Mapping[EnvMode, KernelMode] = {
         programs="here",
         program_sites=_programs_here,
         is_confined=False,
+        check_folder=_allow_folder,
         starts_here=True,
         verifies_code=True,
+    ),
+    EnvMode.Sandbox: KernelMode(
+        open_source=SandboxKernels,
+        programs="beside the kernel",
+        program_sites=_programs_in_sandbox,
+        is_confined=True,
+        check_folder=refuse_folder,
+        starts_here=True,
+        verifies_code=False,
     ),
     EnvMode.Container: KernelMode(
         open_source=ContainerKernels,
         programs="beside the kernel",
         program_sites=_programs_in_container,
         is_confined=True,
+        check_folder=_allow_folder,
         starts_here=False,
         verifies_code=False,
     ),
@@ -261,6 +351,7 @@ KERNEL_MODES: Mapping[EnvMode, KernelMode] = {
         programs="refused",
         program_sites=None,
         is_confined=False,
+        check_folder=_allow_folder,
         starts_here=False,
         verifies_code=False,
     ),

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -20,7 +20,8 @@ from taskweaver_ext.ces.inside.spawner.started_process import (
 )
 from taskweaver_ext.ces.programs.orphan_killer import OrphanKiller
 from taskweaver_ext.ces.programs.process_output import ReadEnd
-from taskweaver_ext.ces.programs.site import ProcessSettings
+from taskweaver_ext.ces.programs.site import ProcessSettings, ProgramFolder
+from taskweaver_ext.ces.sandbox.sandbox import restriction_command
 from taskweaver_ext.machine.child_environment import child_environment
 from taskweaver_ext.machine.owned_folders import make_owned_folder
 
@@ -32,8 +33,15 @@ class LocalProcess(StartedProcess):
     stdout: ReadEnd
     stderr: ReadEnd | None
 
-    def __init__(self, settings: ProcessSettings) -> None:
-        """Start it; raises OSError or ValueError."""
+    def __init__(self, settings: ProcessSettings, restriction: Sequence[str] = ()) -> None:
+        """Start it; raises OSError or ValueError.
+
+        Args:
+            restriction: A command that gives up rights and then becomes the program.
+        """
+        path, command = settings.path, settings.command
+        if restriction:
+            path, command = restriction[0], (*restriction, path, *command)
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             stdin = self._open_stdin(settings, ours, theirs)
             receiver, stdout = _pipe(ours, theirs)
@@ -43,8 +51,8 @@ class LocalProcess(StartedProcess):
                 receiver, stderr = _pipe(ours, theirs)
                 self.stderr = ReadEnd(receiver)
             super().__init__(
-                settings.path,
-                settings.command,
+                path,
+                command,
                 cwd=str(settings.cwd),
                 environment=settings.environment,
                 stdin=stdin,
@@ -57,7 +65,7 @@ class LocalProcess(StartedProcess):
         self._orphan_killer: OrphanKiller | None = None
         if settings.is_guarded:
             with contextlib.suppress(OSError):  # where there is no room for it, we go without
-                self._orphan_killer = OrphanKiller(settings.path, self.family)
+                self._orphan_killer = OrphanKiller(self._find_bash(settings), self.family)
 
     def collect(self) -> ProcessEnd:
         """Wait for it, and say how it ended."""
@@ -78,9 +86,15 @@ class LocalProcess(StartedProcess):
             return stdin
         if settings.stdin is None:
             return subprocess.DEVNULL
-        descriptor = os.open(settings.stdin, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = self._open_file(settings.stdin)
         theirs.callback(os.close, descriptor)
         return descriptor
+
+    def _open_file(self, path: str) -> int:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _find_bash(self, settings: ProcessSettings) -> str:
+        return settings.path
 
     def ticks(self) -> int:
         """Clock ticks since boot."""
@@ -135,6 +149,10 @@ class LocalSite:
 
     memory_bytes: int | None = None
 
+    def __init__(self, restriction: Sequence[str] = ()) -> None:
+        """`restriction` is what `LocalProcess` takes."""
+        self._restriction = restriction
+
     def complain_about_folder(self, path: Path) -> str:
         """Look on this machine."""
         return complaint_about_folder(str(path))
@@ -147,17 +165,21 @@ class LocalSite:
         """Look on this machine."""
         return os.path.exists(path)
 
-    def make_folder(self) -> LocalFolder:
+    def make_folder(self) -> ProgramFolder:
         """A temporary folder."""
         return LocalFolder()
 
     def start(self, settings: ProcessSettings) -> LocalProcess:
         """Start a child process of ours."""
-        return LocalProcess(settings)
+        return LocalProcess(settings, self._restriction)
 
 
 class LocalSites:
     """This machine, always."""
+
+    def __init__(self, *, guard: bool = False) -> None:
+        """With `guard`, programs cannot look into other processes."""
+        self._site = LocalSite(restriction_command("guard") if guard else ())
 
     def working_directory(self, path: str | Path | None) -> Path:
         """An absolute path; by default our own, even if that has been removed."""
@@ -172,7 +194,7 @@ class LocalSites:
 
     def use(self) -> AbstractContextManager[LocalSite]:
         """It is always there."""
-        return contextlib.nullcontext(LocalSite())
+        return contextlib.nullcontext(self._site)
 
 
 def _pipe(reading: contextlib.ExitStack, writing: contextlib.ExitStack) -> tuple[int, int]:

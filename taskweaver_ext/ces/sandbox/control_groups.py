@@ -19,6 +19,12 @@ _PREFIX = "taskweaver-"
 _FILES = {
     "memory": {1: "memory.limit_in_bytes", 2: "memory.max"},
     "pids": {1: "pids.max", 2: "pids.max"},
+    "cpuacct": {1: "cpuacct.usage"},
+}
+"""What is written to, for each version. The second counts processor time in every group."""
+_EVENTS = {
+    "memory": ("memory.events", "memory.oom_control", "oom_kill"),
+    "pids": ("pids.events", "pids.events", "max"),
 }
 _SWAP = {1: "memory.memsw.limit_in_bytes", 2: "memory.swap.max"}
 _END_SECONDS = 10.0
@@ -34,7 +40,7 @@ class GroupPlace:
 
 
 def find_places() -> dict[str, GroupPlace]:
-    """Where "memory" and "pids" can be limited; found by trying."""
+    """Where "memory" and "pids" can be limited, and "cpuacct" counted; found by trying."""
     places = {}
     for controller in _FILES:
         for place in _candidates(controller):
@@ -52,7 +58,8 @@ class ControlGroup:
 
         Args:
             places: What `find_places` found.
-            limits: Bytes of "memory", number of "pids"; what has no place is left out.
+            limits: Bytes of "memory", number of "pids", 0 for "cpuacct", which is only
+                counted; what has no place is left out.
 
         Raises:
             OSError: It cannot be made.
@@ -71,6 +78,30 @@ class ControlGroup:
     def files(self) -> tuple[str, ...]:
         """What a process writes "0" to in order to join."""
         return tuple(str(folder / "cgroup.procs") for folder in self._folders)
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """How much processor time all that was ever in the group has used; None: not known."""
+        for folder in self._folders:
+            with contextlib.suppress(OSError, ValueError):
+                return int((folder / "cpuacct.usage").read_text()) / 1e9
+            with contextlib.suppress(OSError, ValueError):
+                return _field(folder / "cpu.stat", "usage_usec") / 1e6
+        return None
+
+    def count_met(self, controller: str) -> int:
+        """How often the limit of "memory" or "pids" was met."""
+        *files, name = _EVENTS[controller]
+        for folder in self._folders:
+            for file in files:
+                with contextlib.suppress(OSError, ValueError):
+                    return _field(folder / file, name)
+        return 0
+
+    def kill_all(self) -> None:
+        """Kill all that is in the group."""
+        for folder in self._folders[:1]:
+            _kill_all(folder)
 
     def remove(self) -> None:
         """Kill all that is in the group, and remove it."""
@@ -134,7 +165,8 @@ def _is_usable(place: GroupPlace, controller: str) -> bool:
     except OSError:
         return False
     try:
-        (group / _FILES[controller][place.version]).write_text(str(1 << 20))
+        limit = 0 if controller == "cpuacct" else 1 << 20
+        (group / _FILES[controller][place.version]).write_text(str(limit))
         return os.access(group / "cgroup.procs", os.W_OK) and (
             place.version == 1 or os.access(place.folder / "cgroup.procs", os.W_OK)
         )
@@ -142,6 +174,14 @@ def _is_usable(place: GroupPlace, controller: str) -> bool:
         return False
     finally:
         group.rmdir()
+
+
+def _field(file: Path, name: str) -> int:
+    """A number in a file that has a name and a number on each line; raises OSError, ValueError."""
+    for line in file.read_text().splitlines():
+        if line.startswith(f"{name} "):
+            return int(line.split()[1])
+    raise ValueError(f"{file} does not say {name}")
 
 
 def _remove(folder: Path) -> bool:

@@ -16,22 +16,20 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import Literal
 
 from taskweaver_ext.ces.inside import sandbox as inside
-from taskweaver_ext.ces.inside.sandbox import landlock, privileges
+from taskweaver_ext.ces.inside.sandbox import landlock
 from taskweaver_ext.ces.inside.sandbox.rules import Rules
 from taskweaver_ext.ces.inside.sandbox.system_calls import MACHINE, NUMBERS
 from taskweaver_ext.ces.sandbox.control_groups import GroupPlace, find_places
+from taskweaver_ext.config.sandbox import PROTECTIONS, Protection, SandboxSettings
 from taskweaver_ext.errors import ConfigError
-
-Protection: TypeAlias = Literal["files", "network", "processes", "process_count"]
-"""What can be required of a sandbox: that code reaches no files, no network and no processes but
-its own, and that there is a limit to how many processes it starts."""
-PROTECTIONS: tuple[Protection, ...] = get_args(Protection)
 
 RUNTIME_FOLDER = Path(next(iter(inside.__path__))).parent
 STARTER = RUNTIME_FOLDER / "restricted_start.py"
+_OURS = (sys.prefix, sys.base_prefix, str(RUNTIME_FOLDER.parent.parent))
+"""The interpreter that runs us, and this package."""
 
 _SYSTEM = "/usr /bin /sbin /lib /lib32 /lib64 /libx32 /opt /nix/store /gnu/store /snap"
 _SYSTEM_FILES = """
@@ -54,18 +52,6 @@ places.update(sysconfig.get_paths()[name] for name in names)
 places.update(path for path in sys.path if path.endswith(("site-packages", "dist-packages")))
 print("\\n".join(sorted(places)))
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxLimits:
-    """How much code may use; None: as much as there is."""
-
-    memory_bytes: int | None = 4 << 30
-    process_count: int | None = 512
-    cpu_seconds: int | None = None
-    """For each process."""
-    file_bytes: int | None = 8 << 30
-    """For each file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +119,7 @@ def probe() -> Enforcement:
 def check(
     rules: Rules,
     enforcement: Enforcement,
-    required: Iterable[Protection] = PROTECTIONS,
+    required: Iterable[str] = PROTECTIONS,
 ) -> None:
     """Refuse rules that would not hold.
 
@@ -141,7 +127,7 @@ def check(
         ConfigError: The machine cannot enforce something that is required, or the rules would
             give away what they are to protect.
     """
-    _refuse_folder(rules)
+    refuse_folder(rules.working_folder)
     working = os.path.realpath(rules.working_folder)
     within = [path for path in rules.readable if _is_beneath(os.path.realpath(path), working)]
     if within and not rules.has_private_view:
@@ -149,7 +135,7 @@ def check(
             f"{within[0]} lies within the working folder, where code could change it."
             " Use a Python outside of it, or another working folder."
         )
-    lacking = {name: enforcement.missing[name] for name in required if name in enforcement.missing}
+    lacking = {name: why for name, why in enforcement.missing.items() if name in required}
     if lacking:
         accepted = [name for name in required if name not in lacking]
         raise ConfigError(
@@ -159,6 +145,21 @@ def check(
         )
 
 
+def refuse_folder(working_folder: str | Path) -> None:
+    """Raise ConfigError for a working folder that holds what a sandbox is to protect."""
+    working = os.path.realpath(working_folder)
+    for what, places in (
+        ("all that the user has", (_home(), str(Path.home()))),
+        ("what other programs keep for a while", ("/tmp", tempfile.gettempdir())),
+        ("the system", (*_SYSTEM.split(), "/etc", "/var", "/proc", "/sys", "/dev", "/run")),
+    ):
+        if any(_is_beneath(os.path.realpath(place), working) for place in places):
+            raise ConfigError(
+                f"{working_folder} cannot be the working folder of a sandbox: {what} is in it."
+                " Use a folder of its own."
+            )
+
+
 def sandbox_rules(
     working_folder: Path,
     temporary_folder: Path,
@@ -166,36 +167,42 @@ def sandbox_rules(
     *,
     python_folders: Iterable[str] = (),
     readable: Iterable[str] = (),
-    writable: Iterable[str] = (),
-    limits: SandboxLimits | None = None,
+    settings: SandboxSettings | None = None,
     group_files: Iterable[str] = (),
     descriptors: Iterable[int] = (),
 ) -> Rules:
     """Describe a sandbox in which programs of the system and a Python can run."""
-    limits = limits or SandboxLimits()
-    count = limits.process_count
+    settings = settings or SandboxSettings()
+    count = settings.process_count
     if "pids" in enforcement.group_places:
         count = None  # the group's: it counts what belongs to the sandbox only
     elif count is not None and not enforcement.has_private_view:
         count += _tasks_of_user()
     etc = (f"/etc/{name}" for name in _SYSTEM_FILES.split())
     system = (*_SYSTEM.split(), *etc, *_HARDWARE.split(), str(RUNTIME_FOLDER))
-    allowed = (*system, *python_folders, *readable)
+    working = os.path.abspath(working_folder)
+    # What we ourselves run must not be changed by the code, should it lie in its folder.
+    ours = (
+        path for path in _OURS if _is_beneath(os.path.realpath(path), os.path.realpath(working))
+    )
+    added = (os.path.abspath(os.path.expanduser(path)) for path in settings.readable)
+    allowed = (*system, *python_folders, *added, *readable, *ours)
     return Rules(
-        working_folder=os.path.abspath(working_folder),
+        working_folder=working,
         temporary_folder=os.path.abspath(temporary_folder),
         readable=tuple(path for path in dict.fromkeys(allowed) if os.path.exists(path)),
-        writable=tuple(writable),
+        writable=tuple(os.path.abspath(os.path.expanduser(path)) for path in settings.writable),
         has_private_view=enforcement.has_private_view,
         group_files=tuple(group_files),
-        memory_bytes=limits.memory_bytes,
+        memory_bytes=settings.memory_bytes,
         process_count=count,
-        cpu_seconds=limits.cpu_seconds,
-        file_bytes=limits.file_bytes,
+        cpu_seconds=settings.cpu_seconds,
+        file_bytes=settings.file_bytes,
         descriptors=tuple(descriptors),
     )
 
 
+@functools.cache
 def folders_of_python(python: str) -> tuple[str, ...]:
     """What an interpreter reads of its own and of what is installed for it.
 
@@ -216,12 +223,10 @@ def folders_of_python(python: str) -> tuple[str, ...]:
     return tuple(path for path in answer.stdout.splitlines() if path not in ("", "/", _home()))
 
 
-def restricted_command(
-    python: str, rules: Rules | Literal["guard"], command: Iterable[str]
-) -> list[str]:
-    """The command that runs another one under rules."""
+def restriction_command(rules: Rules | Literal["guard"]) -> list[str]:
+    """What comes before a program's path, name and arguments to run it under rules."""
     described = rules if rules == "guard" else json.dumps(dataclasses.asdict(rules))
-    return [python, "-I", "-S", str(STARTER), described, *command]
+    return [sys.executable, "-I", "-S", str(STARTER), described]
 
 
 def variables_for(rules: Rules) -> dict[str, str]:
@@ -229,21 +234,26 @@ def variables_for(rules: Rules) -> dict[str, str]:
     return {"TMPDIR": rules.temporary_folder, "HOME": rules.temporary_folder}
 
 
-def hide_from_children() -> str:
-    """Keep what we start from reading our memory and environment; say where that fails."""
-    privileges.hide_memory()
+def can_guard() -> bool:
+    """Whether this system lets a process give up looking into others."""
+    return sys.platform == "linux"
+
+
+def find_gaps_of_guard() -> tuple[str, ...]:
+    """What code that is guarded can do to this process all the same: sentences."""
+    if not can_guard():
+        return ("Code can read and signal this program: only Linux can keep it from that.",)
+    abi, gaps = landlock.version(), []
+    if not abi:
+        gaps.append("Code can signal this program: the kernel has no Landlock.")
+    elif abi < 6:
+        gaps.append("Code can signal this program: Landlock prevents that since Linux 6.12.")
     if os.geteuid() == 0:
-        return "Code that runs as root can read the memory and environment of this process."
-    return ""
-
-
-def _refuse_folder(rules: Rules) -> None:
-    working, home = os.path.realpath(rules.working_folder), os.path.realpath(_home())
-    if _is_beneath(home, working):
-        raise ConfigError(
-            f"{rules.working_folder} cannot be the working folder of a sandbox: all that the user"
-            " has is in it. Use a folder of its own."
+        gaps.append(
+            "Code runs as root: it can reach this program by way of others, such as services"
+            " that start programs, and of files that it may change."
         )
+    return tuple(gaps)
 
 
 def _home() -> str:
@@ -276,7 +286,8 @@ def _why_it_fails(*, has_private_view: bool) -> str:
     readable = (*_SYSTEM.split(), *places, str(RUNTIME_FOLDER))
     with tempfile.TemporaryDirectory(prefix="taskweaver-") as folder:
         rules = Rules(folder, folder, readable=readable, has_private_view=has_private_view)
-        command = restricted_command(sys.executable, rules, [sys.executable, "-I", "-S", "-c", ""])
+        nothing = [sys.executable, "-I", "-S", "-c", ""]
+        command = [*restriction_command(rules), sys.executable, *nothing]
         try:
             tried = subprocess.run(
                 command, cwd=folder, capture_output=True, text=True, timeout=_PROBE_SECONDS

@@ -60,14 +60,14 @@ class SessionFolder:
 
 
 def refuse_to_share(kept: Path, cwd: Path) -> None:
-    """Raise SessionError if a container's code, which is given `cwd`, could reach what we keep.
+    """Raise SessionError if confined code, which is given `cwd`, could reach what we keep.
 
     Whatever it put in the place of a folder of ours, such as a link to another one, would
     be written to by us.
     """
     if kept.resolve().is_relative_to(cwd.resolve()):
         raise SessionError(
-            f"The working directory {cwd} cannot be given to a container: it holds {kept}, where"
+            f"The working directory {cwd} cannot be given to code alone: it holds {kept}, where"
             " outputs are kept out of reach of its code. Choose a session_dir, env_dir or folder"
             " outside of the working directory."
         )

@@ -1,8 +1,8 @@
 """One suite for every place where kernels can run.
 
 What a place cannot do by its nature, a test that asks for it says with a mark
-and the reason: `local_only` (neither containers nor gateways), `not_in_container`,
-`not_on_gateway`. Everything else runs everywhere.
+and the reason: `local_only` (neither containers nor gateways), `not_in_sandbox`,
+`not_in_container`, `not_on_gateway`. Everything else runs everywhere.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from tests.support.gateways import (
     gateway_environment,
     kernel_gateway,
 )
+from tests.support.sandboxes import require_sandbox, sandbox_environment
 
 OPENERS: dict[str, OpenEnvironment] = {
     "local": Environment,
+    "sandbox": sandbox_environment,
     "container": container_environment,
     "gateway": gateway_environment,
     "enterprise-gateway": enterprise_environment,
 }
 
 NEEDED: dict[str, Callable[[], object]] = {
+    "sandbox": require_sandbox,
     "container": require_engine,
     "gateway": kernel_gateway,
     "enterprise-gateway": enterprise_gateway,
@@ -37,6 +40,7 @@ NEEDED: dict[str, Callable[[], object]] = {
 
 MARKS = {
     "local": (),
+    "sandbox": ("not_in_sandbox",),
     "container": ("local_only", "not_in_container"),
     "gateway": ("local_only", "not_on_gateway"),
     "enterprise-gateway": ("local_only", "not_on_gateway"),

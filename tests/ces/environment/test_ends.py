@@ -219,7 +219,7 @@ def test_stubborn_code_is_killed_after_its_timeout(environment: Environment, nam
 def test_killing_a_kernel_ends_its_children_wherever_they_moved(
     environment: Environment, tmp_path: Path
 ) -> None:
-    pids = tmp_path / "pids"
+    pids = tmp_path / "session/cwd/pids"
     code = f"""
 import ctypes, signal, subprocess
 signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -67,5 +67,7 @@ def test_containers_use_the_engine_that_is_set_unless_another_is_given(
 
 
 def test_a_mode_that_does_not_exist_is_named_with_those_that_do(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'Local' is no kernel mode.*local, container, gateway"):
+    with pytest.raises(
+        ConfigError, match=r"'Local' is no kernel mode.*local, sandbox, container, gateway"
+    ):
         Environment(tmp_path, "Local")  # type: ignore[arg-type]

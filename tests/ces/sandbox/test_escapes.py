@@ -106,7 +106,7 @@ def container_outcomes() -> Iterator[tuple[dict[str, str], dict[str, str]]]:
                 code, output = container.exec_run(
                     [
                         *("sh", "-c", f'exec "$@" 9<{world.folder}/outside/secret', "sh"),
-                        *([*starter, json.dumps(rules)] if is_restricted else []),
+                        *([*starter, json.dumps(rules), "python"] if is_restricted else []),
                         *command,
                     ],
                     workdir=str(world.working_folder),

@@ -3,7 +3,8 @@
 The settings are a JSON object: `connection_file`, `key`, `socket_path` (an
 address that `wire.open_socket` understands), `env_id`, `session_id`,
 `memory_limit_bytes`; for kernels in containers also `environment` (variables
-that must not be seen from outside) and `connects_channels`.
+that must not be seen from outside) and `connects_channels`; for sandboxed ones
+`channels` (sockets that are open already).
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import zmq
 
 if "debugpy" not in sys.modules:
     # ipykernel imports it for its debugger: 120 modules that are not used here.
@@ -192,6 +195,8 @@ class KernelApp(IPKernelApp):
     runtime: Runtime
     connects_channels = False
     """True where the client binds the channels, because we may not write to their folder."""
+    channels: Mapping[int, int] = {}
+    """Sockets that listen already, by the numbers of their channels."""
 
     def init_sockets(self) -> None:
         """As ipykernel does, but connecting comes last: it would connect its debugger as well."""
@@ -201,6 +206,8 @@ class KernelApp(IPKernelApp):
             channel.connect(f"{self.transport}://{self.ip}-{port}")
 
     def _bind_socket(self, s: Any, port: int) -> int:
+        if port in self.channels:
+            s.setsockopt(zmq.USE_FD, self.channels[port])
         if not self.connects_channels:
             return int(super()._bind_socket(s, port))
         self._unconnected.append((s, port))
@@ -269,12 +276,24 @@ def launch(settings: dict[str, Any]) -> None:
     app.session.pack = packing_any_text(app.session.pack)
     app.runtime = Kernel.runtime = runtime
     app.connects_channels = settings.get("connects_channels", False)
+    app.channels = settings.get("channels", {})
     app.log.handlers = [logging.StreamHandler(log)]
     app.log.setLevel(logging.ERROR)
     app.initialize([])
     runtime.attach(app.kernel, env_id=settings["env_id"], session_id=settings["session_id"])
+    if app.channels:
+        _drop(log.fileno())
     runtime.say_hello(settings["key"])
     app.start()
+
+
+def _drop(log: int) -> None:
+    """Let go of the log before there is code that could write to it without end."""
+    kept = os.fstat(log)
+    with open(os.devnull, "w", encoding="utf-8") as nothing:
+        for descriptor in (1, 2, log):
+            if os.path.samestat(os.fstat(descriptor), kept):
+                os.dup2(nothing.fileno(), descriptor, inheritable=descriptor < 3)
 
 
 def _config() -> Config:

@@ -44,7 +44,12 @@ def proof(key: str, challenge: bytes) -> bytes:
 
 
 def open_socket(address: str) -> socket.socket:
-    """Connect to the socket at a path; or wait at tcp://KEY@HOST:PORT for a client with the key."""
+    """Connect to the socket at a path; or wait at tcp://KEY@HOST:PORT for a client with the key.
+
+    "fd:NUMBER" is a connection that is open already.
+    """
+    if address.startswith("fd:"):
+        return socket.socket(fileno=int(address[len("fd:") :]))
     if not address.startswith("tcp://"):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.connect(address)

@@ -104,9 +104,19 @@ class _View:
         needed: list[str] = []
         for path in sorted(self.places):
             around = [outer for outer in needed if path.startswith(outer + "/")]
-            if not around or self.places[around[-1]] != self.places[path]:
+            if not around:
                 needed.append(path)
+            elif self.places[around[-1]] != self.places[path]:
+                needed += [*self._folders_between(around[-1], path), path]
         return needed
+
+    def _folders_between(self, outer: str, path: str) -> list[str]:
+        """Places as well: only they cannot be moved away, with what is protected in them."""
+        between = []
+        while (path := os.path.dirname(path)) != outer:
+            self.places[path] = self.places[outer]
+            between.append(path)
+        return between[::-1]
 
     def clone_tree(self, path: str) -> int:
         """Take hold of what lies at a path."""

@@ -48,6 +48,11 @@ def hide_memory() -> None:
     prctl(_SET_DUMPABLE, 0)
 
 
+def show_memory() -> None:
+    """Take that back, as for a process that was forked from one that hides."""
+    prctl(_SET_DUMPABLE, 1)
+
+
 def _drop_from_bounds(number: int) -> bool:
     """Say whether there is a capability of this number."""
     try:

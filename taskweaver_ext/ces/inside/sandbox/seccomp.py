@@ -28,6 +28,8 @@ _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET, _KIND_OF_SOCKET = 1, 1, 5, 0xF
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEW*: user, mount, pid, network, IPC, UTS, cgroup, time
 _CHILD_OF_THE_PARENT = 0x8000
+_TIME_OF_REAL_TIME_PROCESSES = 15
+"""The limit by which processes are known to those who end them; no program needs it."""
 _PERSONALITIES = (0, 0xFFFFFFFF)  # Linux, and the question which one it is
 _IOCTLS = (
     *(0x5412, 0x541C, 0x5423),  # TIOCSTI, TIOCLINUX, TIOCSETD: type for the user of a terminal
@@ -55,7 +57,6 @@ ATTRIBUTES = """
 """
 MODES_AND_TIMES = "chmod fchmod fchmodat fchmodat2 utime utimes futimesat utimensat"
 _OF_ONESELF: dict[str, dict[int, tuple[int, ...]]] = {
-    "prlimit64": {0: (0,)},
     "setpriority": {0: (0, 1), 1: (0,)},  # a process or a group, not all that a user has
     "ioprio_set": {0: (1, 2), 1: (0,)},
 }
@@ -89,6 +90,8 @@ def sandbox_filter(machine: str, *, has_private_view: bool) -> bytes:
         filter_.refuse_unless(name, {0: (0,)}, 0)
     filter_.refuse_unless("personality", {0: _PERSONALITIES})
     filter_.refuse_if("ioctl", 1, _IOCTLS)
+    filter_.refuse_if("setrlimit", 0, [_TIME_OF_REAL_TIME_PROCESSES])
+    filter_.keep_limit("prlimit64", _TIME_OF_REAL_TIME_PROCESSES)
     for name in ("socket", "socketpair"):
         filter_.allow_sockets(name, connected_only=not has_private_view)
     if not has_private_view:
@@ -103,7 +106,7 @@ def guard_filter(machine: str) -> bytes:
     """The program that protects other processes only."""
     filter_ = _Filter(machine)
     filter_.refuse(_OTHER_PROCESSES.split(), errno.EPERM)
-    filter_.refuse_unless("prlimit64", _OF_ONESELF["prlimit64"])
+    filter_.refuse_unless("prlimit64", {0: (0,)})
     return filter_.assembled()
 
 
@@ -146,6 +149,14 @@ class _Filter:
                 behind_the_refusal = len(values) - position
                 code.append((_IF_EQUAL, behind_the_refusal, 0, value))
             code.append((_RETURN, 0, 0, _ERRNO | error))
+        self._add(name, [*code, *_ALLOWED])
+
+    def keep_limit(self, name: str, limit: int) -> None:
+        """Fail for other processes, and if this limit is to be changed, not just read."""
+        code = [self._load(0), (_IF_EQUAL, 1, 0, 0), *_EPERM]
+        code += [self._load(1), (_IF_EQUAL, 1, 0, limit), *_ALLOWED]
+        for half in (0, 4):  # of the address where the new one is
+            code += [(_LOAD, 0, 0, _ARGUMENTS_AT + 8 * 2 + half), (_IF_EQUAL, 1, 0, 0), *_EPERM]
         self._add(name, [*code, *_ALLOWED])
 
     def allow_sockets(self, name: str, *, connected_only: bool) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import sys
 
-MACHINE = {"arm64": "aarch64", "amd64": "x86_64"}.get(platform.machine(), platform.machine())
+MACHINE = {"amd64": "x86_64"}.get(platform.machine(), platform.machine())
+if sys.platform != "linux":
+    MACHINE = sys.platform  # whose calls have other numbers
 
 _NUMBERS = """
     ioctl 16 29 | shmget 29 194 | shmat 30 196 | shmctl 31 195 | socket 41 198 | connect 42 203
@@ -15,9 +18,9 @@ _NUMBERS = """
     chown 92 - | fchown 93 55 | lchown 94 - | ptrace 101 117 | syslog 103 116 | capget 125 90
     capset 126 91 | utime 132 - | uselib 134 - | personality 135 92 | setpriority 141 140
     sched_setparam 142 118 | sched_setscheduler 144 119 | vhangup 153 58 | modify_ldt 154 -
-    pivot_root 155 41 | adjtimex 159 171 | chroot 161 51 | acct 163 89 | settimeofday 164 170
-    mount 165 40 | umount2 166 39 | swapon 167 224 | swapoff 168 225 | reboot 169 142
-    sethostname 170 161 | setdomainname 171 162 | iopl 172 - | ioperm 173 -
+    pivot_root 155 41 | adjtimex 159 171 | setrlimit 160 164 | chroot 161 51 | acct 163 89
+    settimeofday 164 170 | mount 165 40 | umount2 166 39 | swapon 167 224 | swapoff 168 225
+    reboot 169 142 | sethostname 170 161 | setdomainname 171 162 | iopl 172 - | ioperm 173 -
     init_module 175 105 | delete_module 176 106 | inotify_add_watch 254 27
     quotactl 179 60 | setxattr 188 5 | lsetxattr 189 6 | fsetxattr 190 7 | removexattr 197 14
     lremovexattr 198 15 | fremovexattr 199 16 | sched_setaffinity 203 122 | semtimedop 220 192

@@ -13,24 +13,17 @@ import socket
 import struct
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import zmq
 
-from taskweaver_ext.ces.execution.results import HostNotice
 from taskweaver_ext.ces.inside.kernel.plugin_api import ARTIFACT_MIME
 from taskweaver_ext.ces.inside.kernel.wire import CHALLENGE_BYTES, proof, receive_exactly
-from taskweaver_ext.ces.kernels.client.host import (
-    ExecuteRequest,
-    ExecutionEnded,
-    KernelGone,
-    MessageReceived,
-    Received,
-)
+from taskweaver_ext.ces.kernels.client.host import MessageReceived, Received
 from taskweaver_ext.ces.kernels.client.jupyter_messages import MessageFormat
+from taskweaver_ext.ces.kernels.client.notifying_connection import LimitsMet, NotifyingConnection
 from taskweaver_ext.ces.kernels.client.wire import (
     CONTROL_PORT,
     HEARTBEAT_PORT,
@@ -38,7 +31,6 @@ from taskweaver_ext.ces.kernels.client.wire import (
     SHELL_PORT,
     STDIN_PORT,
     Waker,
-    WireConnection,
     WireListener,
 )
 from taskweaver_ext.ces.kernels.container.description import (
@@ -46,9 +38,6 @@ from taskweaver_ext.ces.kernels.container.description import (
     INSIDE_FOLDER,
     WIRE_PORT,
 )
-
-LimitsMet = Callable[[Mapping[str, Any]], list[str]]
-"""Given how an execution ended, says which limits it met."""
 
 AttachChannel = Callable[["zmq.Socket[bytes]", int], None]
 """Binds or connects a channel that has one of the numbers of `client/wire.py`."""
@@ -231,12 +220,11 @@ class ControlChannel:
             self._socket.close()
 
 
-class ContainerConnection(WireConnection):
-    """A `WireConnection` that also says what happens to the container.
+class ContainerConnection(NotifyingConnection):
+    """A `NotifyingConnection` to a container.
 
     Threads:
-        As its base; `notify` is safe from any thread, because a deque and
-        `wake` are all it touches, and so is `interrupt`.
+        As its base; `interrupt` is safe from any thread.
     """
 
     def __init__(
@@ -254,18 +242,19 @@ class ContainerConnection(WireConnection):
         """See the base class.
 
         Args:
-            limits_met: Asked before and after each execution.
             paths: The working directory inside and outside, where they differ.
         """
         self._attach_channel = attach
         super().__init__(
-            context=context, address="", key=key, wire=wire, death_descriptor=death_descriptor
+            context=context,
+            address="",
+            key=key,
+            wire=wire,
+            death_descriptor=death_descriptor,
+            limits_met=limits_met,
         )
         self._control = control
-        self._limits_met = limits_met
         self._paths = paths
-        self._notices: deque[HostNotice] = deque()
-        self._is_running = False
         self.kernel_pid = _pid_of_peer(wire)
         """The kernel's process as this machine numbers it, where that can be told."""
 
@@ -281,52 +270,12 @@ class ContainerConnection(WireConnection):
         self._control.close()
         super().close()
 
-    @property
-    def is_running(self) -> bool:
-        """Whether an execution of code is under way."""
-        return self._is_running
-
-    def notify(self, notice: HostNotice) -> None:
-        """Let the running execution know of something, or the next one."""
-        if notice.status == "resumed" and not self._is_running and self._has_paused_untold():
-            self._notices.pop()  # no code was held up
-            return
-        self._notices.append(notice)
-        self.wake()
-
-    def _has_paused_untold(self) -> bool:
-        with contextlib.suppress(IndexError):
-            return self._notices[-1].status == "paused"
-        return False
-
-    def execute(self, request: ExecuteRequest) -> None:
-        """Send a request; it hears what happened while nothing ran."""
-        self._limits_met({})  # what others met before is not its doing
-        self._is_running = "command" not in request.metadata
-        super().execute(request)
-        if self._notices:
-            self.wake()
-
     def receive(self, timeout: float | None) -> Iterator[Received]:
-        """As the base does, with notices in their place."""
+        """As the base does, with paths of this machine."""
         for received in super().receive(timeout):
-            if isinstance(received, ExecutionEnded):
-                for message in self._limits_met(received.reply):
-                    self._notices.append(HostNotice("limit", message))
-                yield from self._drain_notices()
-                self._is_running = False
-            elif isinstance(received, KernelGone):
-                yield from self._drain_notices()
-            elif isinstance(received, MessageReceived) and self._paths is not None:
+            if isinstance(received, MessageReceived) and self._paths is not None:
                 _translate_path(received.content, *self._paths)
             yield received
-        if self._is_running:
-            yield from self._drain_notices()
-
-    def _drain_notices(self) -> Iterator[HostNotice]:
-        with contextlib.suppress(IndexError):
-            while True:
-                yield self._notices.popleft()
 
 
 def _pid_of_peer(wire: socket.socket) -> int | None:

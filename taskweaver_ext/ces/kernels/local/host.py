@@ -20,12 +20,14 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import zmq
 
 from taskweaver_ext.ces.execution.results import KernelDeath, signal_name
+from taskweaver_ext.ces.inside.sandbox.rules import Rules
 from taskweaver_ext.ces.inside.spawner.process_tree import (
     MARK,
     ProcessFamily,
@@ -37,6 +39,7 @@ from taskweaver_ext.ces.kernels.client.tracing import reached
 from taskweaver_ext.ces.kernels.client.wire import WireConnection, WireListener
 from taskweaver_ext.ces.kernels.local.zygote import Zygote, ZygoteError, inherited_state
 from taskweaver_ext.ces.programs.orphan_killer import OrphanKiller
+from taskweaver_ext.ces.programs.site import ProgramSite
 from taskweaver_ext.errors import KernelStartError
 from taskweaver_ext.machine.interpreters import explain_why_unusable
 from taskweaver_ext.machine.owned_folders import make_owned_folder
@@ -79,7 +82,15 @@ class LocalKernelHost:
         python: str,
         context: zmq.Context[zmq.Socket[bytes]],
         zygote: Zygote | None,
+        *,
+        restriction: Literal["guard"] | Rules | None = None,
     ) -> None:
+        """A host whose kernel is not started yet.
+
+        Args:
+            restriction: What the kernel gives up before it runs code.
+        """
+        self._restriction = restriction
         self._settings = settings
         self._python = python
         self._context = context
@@ -101,8 +112,9 @@ class LocalKernelHost:
         return self._folder
 
     @property
-    def programs(self) -> None:
+    def programs(self) -> ProgramSite | None:
         """They run on this machine, as the kernel does."""
+        return None
 
     @property
     def is_over(self) -> bool:
@@ -129,13 +141,7 @@ class LocalKernelHost:
             death_descriptor = _death_descriptor(self._process)
             if death_descriptor is not None:
                 opened.callback(os.close, death_descriptor)
-            connection = WireConnection(
-                context=self._context,
-                address=str(self._folder / "channel"),
-                key=key,
-                wire=wire,
-                death_descriptor=death_descriptor,
-            )
+            connection = self._connect(key, wire, death_descriptor)
             opened.pop_all()
             opened.callback(connection.close)
             try:
@@ -145,6 +151,25 @@ class LocalKernelHost:
             opened.pop_all()
         reached("ready")
         return connection
+
+    def _connect(
+        self, key: str, wire: socket.socket, death_descriptor: int | None
+    ) -> WireConnection:
+        return WireConnection(
+            context=self._context,
+            address=self._channel_address,
+            key=key,
+            wire=wire,
+            death_descriptor=death_descriptor,
+        )
+
+    @property
+    def _channel_address(self) -> str:
+        return str(self._folder / "channel")
+
+    @property
+    def _connection_file(self) -> Path:
+        return self._folder / "connection.json"
 
     def death(self, wait_seconds: float = _DEATH_SECONDS) -> KernelDeath | None:
         """How the process ended; waits a moment for its status."""
@@ -181,7 +206,7 @@ class LocalKernelHost:
     def _write_connection_file(self, key: str) -> None:
         connection = {
             "transport": "ipc",
-            "ip": str(self._folder / "channel"),
+            "ip": self._channel_address,
             "shell_port": 1,
             "iopub_port": 2,
             "stdin_port": 3,
@@ -190,17 +215,21 @@ class LocalKernelHost:
             "signature_scheme": "hmac-sha256",
             "key": key,
         }
-        path = self._folder / "connection.json"
+        path = self._connection_file
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             json.dump(connection, file)
 
     def _start_process(self, key: str) -> _Process:
         settings = {
-            "connection_file": str(self._folder / "connection.json"),
+            "connection_file": str(self._connection_file),
             "socket_path": str(self._folder / "wire"),
             "key": key,
             **self._settings.for_runtime(),
         }
+        if self._restriction == "guard":
+            settings["restriction"] = "guard"
+        elif self._restriction is not None:
+            settings["restriction"] = asdict(self._restriction)
         environment = {**self._settings.environment, MARK: self._mark}
         try:
             if self._zygote is not None:
