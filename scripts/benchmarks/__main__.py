@@ -35,6 +35,7 @@ from scripts.benchmarks.measure_output import (
     measure_flushed,
     measure_latency,
     measure_prints,
+    measure_streams,
     measure_writes,
 )
 from scripts.benchmarks.measure_programs import measure_help, measure_import, measure_one_shot
@@ -51,6 +52,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "busy_latency": measure_busy_latency,
     "prints": measure_prints,
     "writes": measure_writes,
+    "streams": measure_streams,
     "bytes": measure_bytes,
     "flushed": measure_flushed,
     "slow_reader": measure_slow_reader,

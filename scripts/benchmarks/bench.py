@@ -33,7 +33,7 @@ class Bench:
         """Another environment, with other settings."""
         return make_environment(self.folder, **settings)
 
-    def our_peer(self) -> Peer:
+    def our_peer(self) -> OurPeer:
         """A session of the warm environment."""
         return OurPeer(self.environment)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from scripts.benchmarks.bench import Bench
-from scripts.benchmarks.peers import Peer, ignore, started
+from scripts.benchmarks.peers import OurPeer, Peer, PeerError, ignore, started
 from scripts.benchmarks.rows import (
     LIMIT,
     LOCAL,
@@ -95,6 +95,16 @@ def flushed_prints(count: int) -> Flood:
     )
 
 
+def alternating_prints(count: int) -> Flood:
+    """Many small calls of `print`, each to the other stream than the one before."""
+    return Flood(
+        title=f"{count:,} prints alternating between the streams",
+        code=f"import sys\nfor _ in range({count // 2}):\n"
+        "    print('a short line')\n    print('a short line', file=sys.stderr)",
+        characters=count * len("a short line\n"),
+    )
+
+
 def measure_latency(bench: Bench) -> Iterator[Row]:
     """From `print`, without a flush, to the callback."""
     goals = {50: at_most(0.03, RAW), 99: at_most(0.05, RAW)}
@@ -175,6 +185,34 @@ def measure_writes(bench: Bench) -> Iterator[Row]:
         yield _row_of(bench, "writes", one_character_prints(count), goals, peers)
         # No goal against the limit: there, such a write is one call of a C function.
         yield _row_of(bench, "writes", one_character_writes(count), goals[:1], peers)
+
+
+def measure_streams(bench: Bench) -> Iterator[Row]:
+    """Lines that alternate between the streams: how often the time of one stream do they take?"""
+    count = bench.sizes.prints * 6 // 10
+    mixed, single = alternating_prints(count), short_prints(count)
+    for has_callback, goal in ((False, at_most(3)), (True, at_most(8))):
+        with started(peer := bench.our_peer()):
+            peer.execute(WARM_UP, ignore)
+            seconds = functools.partial(_seconds_for, peer, has_callback=has_callback)
+            ratios = [seconds(mixed) / seconds(single) for _ in range(2 * bench.sizes.repetitions)]
+        yield Row(
+            name="streams",
+            title=f"{mixed.title}, {'with' if has_callback else 'without'} a callback",
+            unit="× one stream",
+            samples={OURS: ratios},
+            goals=[goal],
+        )
+
+
+def _seconds_for(peer: OurPeer, flood: Flood, *, has_callback: bool) -> float:
+    counter = TextCounter()
+    began = time.monotonic()
+    peer.execute(flood.code, counter if has_callback else None)
+    seconds = time.monotonic() - began
+    if has_callback and counter.characters != flood.characters:
+        raise PeerError(f"{flood.characters - counter.characters:,} characters were lost")
+    return seconds
 
 
 def measure_bytes(bench: Bench) -> Iterator[Row]:

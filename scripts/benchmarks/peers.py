@@ -70,10 +70,12 @@ class OurPeer:
         """Start the session."""
         self._environment.start_session(self._session_id)
 
-    def execute(self, code: str, on_text: OnText) -> None:
+    def execute(self, code: str, on_text: OnText | None) -> None:
         """Run code in the session."""
         result = self._environment.execute_code(
-            self._session_id, code, on_output=lambda _stream, text: on_text(text)
+            self._session_id,
+            code,
+            on_output=None if on_text is None else lambda _stream, text: on_text(text),
         )
         if not result.is_success:
             raise PeerError(result.error)

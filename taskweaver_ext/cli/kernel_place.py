@@ -7,7 +7,7 @@ from taskweaver_ext.config.settings import Config
 
 LOCAL_BY_DEFAULT = (
     "Code runs on this machine, with your rights: no setting names a kernel mode. Checks and"
-    " questions prevent accidents, not intent; --kernel container prevents both."
+    " questions prevent accidents, not intent; --kernel sandbox and container do."
 )
 
 

@@ -11,7 +11,8 @@ from taskweaver_ext.ces.execution.events import (
     OutputProduced,
     StatusReported,
 )
-from taskweaver_ext.ces.execution.output_sink import STREAMS, OutputSink
+from taskweaver_ext.ces.execution.output_runs import STREAMS
+from taskweaver_ext.ces.execution.output_sink import OutputSink
 from taskweaver_ext.ces.execution.results import ExecutionResult
 from taskweaver_ext.text.terminal import fold
 from taskweaver_ext.text.truncation import left_out_marker

@@ -12,14 +12,15 @@ import contextlib
 import pickle
 import tempfile
 import threading
-from array import array
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeAlias
 
 from taskweaver_ext.ces.execution.events import ExecutionEvent
-from taskweaver_ext.ces.execution.output_sink import STREAMS, OutputSink
+from taskweaver_ext.ces.execution.output_runs import STREAMS, OutputRuns, RunLengths
+from taskweaver_ext.ces.execution.output_sink import OutputSink
 from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.machine.private_files import make_private_folder
 from taskweaver_ext.text.truncation import incomplete_bytes
@@ -34,66 +35,99 @@ _MAX_RUNS = 1 << 20
 """Runs whose order is remembered while the caller is late; beyond, the last two grow."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputText:
-    """Text of one stream, ready for a callback."""
+class OutputTexts:
+    """Text that is ready for callbacks: runs of one stream each, in order.
 
-    stream: StreamName
-    text: str
+    Belongs to the thread that received it.
+    """
+
+    def __init__(self, lengths: Sequence[int], data: Sequence[bytes]) -> None:
+        self._lengths = lengths
+        self._data = data
+        self.left_bytes = sum(lengths)
+        """How much has not been given yet."""
+
+    def __iter__(self) -> Iterator[tuple[StreamName, str]]:
+        """Give stream and text of run after run."""
+        texts = [data.decode() if data.isascii() else data for data in self._data]
+        starts = [0, 0]
+        number = 1
+        for size in self._lengths:
+            number ^= 1
+            start = starts[number]
+            starts[number] = end = start + size
+            self.left_bytes -= size
+            if piece := texts[number][start:end]:
+                text = piece if isinstance(piece, str) else piece.decode("utf-8", "replace")
+                yield STREAMS[number], text
 
 
-Delivered: TypeAlias = OutputText | ExecutionEvent
+Delivered: TypeAlias = OutputTexts | ExecutionEvent
 
 
-@dataclass(slots=True)
 class _Held:
-    """Text of one stream that waits in memory."""
+    """Runs of text that wait in memory."""
 
-    stream: StreamName
-    pieces: list[bytes]
+    def __init__(self) -> None:
+        self.runs = RunLengths()
+        self.pieces: tuple[list[bytes], list[bytes]] = ([], [])
+
+    def texts(self) -> OutputTexts:
+        """Make all of it ready for callbacks."""
+        return OutputTexts(self.runs.lengths, [b"".join(pieces) for pieces in self.pieces])
 
 
-@dataclass(slots=True)
 class _Recorded:
     """Runs of text that wait in the record."""
 
-    offsets: dict[StreamName, int] = field(default_factory=dict)
-    """Where the rest of each stream's part starts."""
-    lengths: array[int] = field(default_factory=lambda: array("Q", [0]))
-    """Of runs of stdout and stderr in turn, stdout's first."""
-    taken: int = 0
-    """How many of `lengths` are used up."""
+    def __init__(self, offsets: tuple[int, int]) -> None:
+        self.runs = RunLengths()
+        self._offsets = offsets
+        """Where the rest of each stream's part starts."""
+        self._taken = 0
+        """How many of the runs are used up."""
 
-    def add(self, stream: StreamName, size: int, offset: int) -> None:
-        """Append to the last run, or start the next."""
-        self.offsets.setdefault(stream, offset)
-        if (len(self.lengths) - 1) % 2 != STREAMS.index(stream):
-            if len(self.lengths) >= _MAX_RUNS and self.taken <= len(self.lengths) - 2:
-                self.lengths[-2] += size
-                return
-            self.lengths.append(0)
-        self.lengths[-1] += size
+    @property
+    def is_full(self) -> bool:
+        """Whether the order of more runs is not remembered."""
+        return len(self.runs.lengths) >= _MAX_RUNS and self._taken <= len(self.runs.lengths) - 2
 
-    def read(self, max_bytes: int) -> tuple[StreamName, int, int]:
-        """Use up to `max_bytes` of the first run: its stream, offset and size."""
-        while self.taken < len(self.lengths) - 1 and not self.lengths[self.taken]:
-            self.taken += 1
-        stream = STREAMS[self.taken % 2]
-        size = min(self.lengths[self.taken], max_bytes)
-        offset = self.offsets[stream]
-        self.lengths[self.taken] -= size
-        self.offsets[stream] += size
-        return stream, offset, size
+    def read(self, max_bytes: int) -> tuple[list[int], tuple[int, int]]:
+        """Use up the first runs, or up to `max_bytes` of one.
 
-    def give_back(self, stream: StreamName, size: int) -> None:
+        Returns their lengths, stdout's first, and where the text of each stream starts.
+        """
+        lengths = self.runs.lengths
+        used = [0] * (self._taken % 2)
+        left = max_bytes
+        while self._taken < len(lengths) and (lengths[self._taken] <= left or left == max_bytes):
+            size = min(lengths[self._taken], left)
+            used.append(size)
+            left -= size
+            lengths[self._taken] -= size
+            if lengths[self._taken]:
+                break
+            self._taken += 1
+        self._taken = min(self._taken, len(lengths) - 1)
+        starts = self._offsets
+        self._offsets = starts[0] + sum(used[0::2]), starts[1] + sum(used[1::2])
+        return used, starts
+
+    @property
+    def is_partly_read(self) -> bool:
+        """Whether the run goes on of which something was read last."""
+        return bool(self.runs.lengths[self._taken])
+
+    def give_back(self, size: int) -> None:
         """Undo the end of a `read`: the piece ended within a character."""
-        self.lengths[self.taken] += size
-        self.offsets[stream] -= size
+        self.runs.lengths[self._taken] += size
+        first, second = self._offsets
+        self._offsets = (first, second - size) if self._taken % 2 else (first - size, second)
 
     @property
     def is_used_up(self) -> bool:
         """Whether nothing is left in any run."""
-        return self.taken >= len(self.lengths) - 1 and not self.lengths[-1]
+        return self._taken >= len(self.runs.lengths) - 1 and not self.runs.lengths[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,24 +204,48 @@ class Delivery:
         self._held_characters += characters
         return _LargeEvent(event, characters)
 
-    def put_output(self, stream: StreamName, data: bytes, offset: int) -> None:
-        """Queue output that the record already has at `offset`."""
+    def put_output(self, stream: StreamName, data: bytes, offsets: tuple[int, int]) -> None:
+        """Queue output of one stream; the record has what comes from these offsets on."""
+        number = STREAMS.index(stream)
         with self._changed:
-            self._waiting_bytes += len(data)
-            last = self._waiting[-1] if self._waiting else None
-            if isinstance(last, _Recorded):
-                last.add(stream, len(data), offset)
-            elif self._is_late():
-                recorded = _Recorded()
-                recorded.add(stream, len(data), offset)
-                self._waiting.append(recorded)
+            last = self._last_text(len(data), offsets)
+            if isinstance(last, _Held):
+                last.pieces[number].append(data)
+            if isinstance(last, _Recorded) and last.is_full:
+                last.runs.add_to_last(number, len(data))
             else:
-                self._held_bytes += len(data)
-                if isinstance(last, _Held) and last.stream == stream:
-                    last.pieces.append(data)
-                else:
-                    self._waiting.append(_Held(stream, [data]))
+                last.runs.add(number, len(data))
             self._changed.notify()
+
+    def put_runs(self, runs: OutputRuns, offsets: tuple[int, int]) -> None:
+        """Queue output of both streams, as `put_output` does."""
+        with self._changed:
+            last = self._last_text(len(runs), offsets)
+            if isinstance(last, _Held):
+                for pieces, data in zip(last.pieces, runs.data, strict=True):
+                    pieces.append(data)
+            if isinstance(last, _Recorded) and last.is_full:
+                for number, data in enumerate(runs.data):
+                    last.runs.add_to_last(number, len(data))
+            else:
+                last.runs.extend(runs.lengths)
+            self._changed.notify()
+
+    def _last_text(self, size: int, offsets: tuple[int, int]) -> _Held | _Recorded:
+        """What the next text of this size joins: what waits in the record, or in memory."""
+        self._waiting_bytes += size
+        last = self._waiting[-1] if self._waiting else None
+        if isinstance(last, _Recorded):
+            return last
+        if self._is_late():
+            last = _Recorded(offsets)
+            self._waiting.append(last)
+            return last
+        self._held_bytes += size
+        if not isinstance(last, _Held):
+            last = _Held()
+            self._waiting.append(last)
+        return last
 
     def finish(self) -> None:
         """Nothing more comes."""
@@ -202,7 +260,7 @@ class Delivery:
             self._changed.notify()
 
     def receive(self, timeout: float | None) -> Delivered | None:
-        """Wait for the next event or piece of text; None when time is up or all is taken."""
+        """Wait for the next event or pieces of text; None when time is up or all is taken."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._waiting or self._is_finished or self._is_woken, timeout
@@ -218,10 +276,10 @@ class Delivery:
                 return self._read_large(first)
             if not isinstance(first, _Held):
                 return first
-            data = b"".join(first.pieces)
-            self._held_bytes -= len(data)
-            self._waiting_bytes -= len(data)
-        return OutputText(first.stream, data.decode("utf-8", "replace"))
+            texts = first.texts()
+            self._held_bytes -= texts.left_bytes
+            self._waiting_bytes -= texts.left_bytes
+            return texts
 
     def _read_large(self, large: _LargeEvent) -> ExecutionEvent:
         if large.event is None:
@@ -255,15 +313,19 @@ class Delivery:
         is_full = self._held_bytes > _HELD_BYTES or len(self._waiting) > _HELD_ENTRIES
         return is_full and self._sink.is_spilled
 
-    def _read_recorded(self, recorded: _Recorded) -> OutputText:
-        """Read the next piece of the first run from the record; larger the later we are."""
+    def _read_recorded(self, recorded: _Recorded) -> OutputTexts:
+        """Read the next runs from the record, or a piece of one; larger the later we are."""
         piece = min(max(self._waiting_bytes // 8, _SMALLEST_PIECE), _LARGEST_PIECE)
-        stream, offset, size = recorded.read(piece)
-        data = self._sink.read(stream, offset, size)
-        cut_off = 0 if len(data) < size else incomplete_bytes(data)
-        if cut_off:
-            recorded.give_back(stream, cut_off)
-        self._waiting_bytes -= size - cut_off
+        lengths, starts = recorded.read(piece)
+        data = [
+            self._sink.read(stream, start, size) if (size := sum(lengths[number::2])) else b""
+            for number, (stream, start) in enumerate(zip(STREAMS, starts, strict=True))
+        ]
+        number = (len(lengths) - 1) % 2
+        if recorded.is_partly_read and (cut_off := incomplete_bytes(data[number])):
+            recorded.give_back(cut_off)
+            lengths[-1] -= cut_off
+        self._waiting_bytes -= sum(lengths)
         if recorded.is_used_up:
             self._waiting.popleft()
-        return OutputText(stream, data[: len(data) - cut_off].decode("utf-8", "replace"))
+        return OutputTexts(lengths, data)

@@ -14,6 +14,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from taskweaver_ext.ces.execution.output_runs import STREAMS
 from taskweaver_ext.ces.execution.results import Notice, StreamName
 from taskweaver_ext.machine.private_files import make_private_folder, open_private
 from taskweaver_ext.text.truncation import cut_head, cut_tail
@@ -23,8 +24,6 @@ MAX_OUTPUT_BYTES = 4 << 30
 
 _SMALL_PIECE_BYTES = 1 << 14
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
-
-STREAMS: tuple[StreamName, StreamName] = ("stdout", "stderr")
 
 
 class _Tail:
@@ -110,6 +109,11 @@ class OutputSink:
     def is_spilled(self) -> bool:
         """Whether the whole text is in files by now."""
         return self._is_spilled and self._failure is None
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many bytes stdout and stderr have so far: where what comes next starts."""
+        return self._streams["stdout"].total_bytes, self._streams["stderr"].total_bytes
 
     def write(self, stream: StreamName, data: bytes) -> int:
         """Add whole characters to a stream; return where in it they start."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Literal
 
 from taskweaver_ext.ces.execution.cancellation import OnCancel
-from taskweaver_ext.ces.execution.delivery import Delivery, OutputText
+from taskweaver_ext.ces.execution.delivery import Delivery, OutputTexts
 from taskweaver_ext.ces.execution.events import (
     ExecutionEvent,
     ExecutionFinished,
@@ -23,6 +23,7 @@ from taskweaver_ext.ces.execution.events import (
 )
 from taskweaver_ext.ces.execution.executor import RunOptions
 from taskweaver_ext.ces.execution.masking import OutputMask
+from taskweaver_ext.ces.execution.output_runs import STREAMS, OutputRuns
 from taskweaver_ext.ces.execution.output_sink import OutputSink
 from taskweaver_ext.ces.execution.results import (
     ExecutionResult,
@@ -48,9 +49,10 @@ class RecordedRun:
     """What is known of a run while it lasts, and its result afterwards.
 
     Threads:
-        `receive_output`, `say`, `add_notice`, `stop_with` and `end` belong to the thread that
-        reads the output; `deliver` to the caller's. The delivery is all they
-        share until it is finished; then only the caller touches the result.
+        `receive_output`, `receive_runs`, `say`, `add_notice`, `stop_with` and `end`
+        belong to the thread that reads the output; `deliver` to the caller's. The
+        delivery is all they share until it is finished; then only the caller touches
+        the result.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class RecordedRun:
         self._mask = OutputMask(redactor, self._record) if redactor else None
         self._started_at = time.monotonic()
         self._ended_at = self._started_at
+        self._skipped_bytes = 0
         self._failed_callbacks: list[Callable[..., object]] = []
 
     @property
@@ -145,9 +148,25 @@ class RecordedRun:
         return self._sink.size(stream)
 
     def _record(self, stream: StreamName, data: bytes) -> None:
-        offset = self._sink.write(stream, data)
+        offsets = self._sink.sizes
+        self._sink.write(stream, data)
         if self._delivers_output:
-            self._delivery.put_output(stream, data, offset)
+            self._delivery.put_output(stream, data, offsets)
+
+    def receive_runs(self, runs: OutputRuns) -> None:
+        """Record output of both streams, then queue it for the caller in its order."""
+        if self._sink.limit_reached:
+            return
+        if self._mask is not None:
+            for stream, data in runs:
+                self.receive_output(stream, data)
+            return
+        offsets = self._sink.sizes
+        for stream, data in zip(STREAMS, runs.data, strict=True):
+            if data:
+                self._sink.write(stream, data)
+        if self._delivers_output:
+            self._delivery.put_runs(runs, offsets)
 
     def end(self, status: ExecutionStatus, error: str | None = None) -> None:
         """Complete the result; only the first call counts."""
@@ -176,14 +195,14 @@ class RecordedRun:
             delivered = self._delivery.receive(None if mask is None else mask.seconds_to_quiet())
             if mask is not None:
                 mask.release_if_quiet()
-            if isinstance(delivered, OutputText):
-                self._call_with_text(delivered)
+            if isinstance(delivered, OutputTexts):
+                self._call_with_texts(delivered)
             elif delivered is not None:
                 self._before_event(delivered)
                 self._call(self._on_event, delivered)
-            if self.is_finished and time.monotonic() > self._ended_at + self._catch_up_seconds:
-                self._skip_the_rest()
+            if self._is_too_late:
                 break
+        self._note_what_was_skipped()
         self._delivery.close()
         record = self._sink.finish()
         self.result.stdout, self.result.stderr = record.stdout, record.stderr
@@ -208,8 +227,13 @@ class RecordedRun:
         is_cancelled = self.result.status is ExecutionStatus.CANCELLED
         return CANCELLED_CATCH_UP_SECONDS if is_cancelled else CATCH_UP_SECONDS
 
-    def _skip_the_rest(self) -> None:
-        if skipped := self._delivery.waiting_bytes:
+    @property
+    def _is_too_late(self) -> bool:
+        """Whether the program has ended and a slow callback has had its time to catch up."""
+        return self.is_finished and time.monotonic() > self._ended_at + self._catch_up_seconds
+
+    def _note_what_was_skipped(self) -> None:
+        if skipped := self._delivery.waiting_bytes + self._skipped_bytes:
             self.add_notice(
                 Notice(
                     kind="display_skipped",
@@ -218,12 +242,16 @@ class RecordedRun:
                 )
             )
 
-    def _call_with_text(self, output: OutputText) -> None:
-        if self._on_output is not None:
-            self._call(self._on_output, output.stream, output.text)
-        if self._on_event is not None:
-            event = OutputProduced(execution_id=self.id, stream=output.stream, text=output.text)
-            self._call(self._on_event, event)
+    def _call_with_texts(self, texts: OutputTexts) -> None:
+        on_output, on_event = self._on_output, self._on_event
+        for stream, text in texts:
+            if on_output is not None:
+                self._call(on_output, stream, text)
+            if on_event is not None:
+                self._call(on_event, OutputProduced(execution_id=self.id, stream=stream, text=text))
+            if self._is_too_late:
+                self._skipped_bytes = texts.left_bytes
+                return
 
     def _call(self, callback: Callable[..., object] | None, *args: object) -> None:
         if callback is None:

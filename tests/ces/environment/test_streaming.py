@@ -21,6 +21,7 @@ from tests.support.executions import (
     digest_of,
     digest_of_stdout,
     run,
+    times,
     wait_until,
 )
 
@@ -146,6 +147,28 @@ for i in range(10_000):
     texts = [(stream, "".join(text for _, text in run)) for stream, run in runs]
     lines = [(stream, line) for stream, text in texts for line in text.splitlines()]
     assert lines == [(s, str(i)) for i in range(10_000) for s in ("stdout", "stderr")]
+
+
+def test_streams_that_change_with_every_write_are_heard_run_by_run(
+    environment: Environment,
+) -> None:
+    count = times(environment, 60_000)
+    code = f"""
+import sys
+for number in range({count}):
+    sys.stdout.write(f"{{number}} é\\n")
+    sys.stderr.write(f"{{number}} \\N{{SNOWMAN}}\\n")
+"""
+
+    heard = run(environment, code)
+
+    expected = [
+        (stream, f"{number} {letter}\n")
+        for number in range(count)
+        for stream, letter in (("stdout", "é"), ("stderr", "\N{SNOWMAN}"))
+    ]
+    assert heard.pieces == expected
+    assert heard.result.status is ExecutionStatus.SUCCESS
 
 
 def test_a_slow_callback_hears_streams_in_order_from_the_record(

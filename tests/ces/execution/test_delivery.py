@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 import tracemalloc
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskweaver_ext.ces.execution.delivery import Delivery, OutputText
+from taskweaver_ext.ces.execution.delivery import Delivery, OutputTexts
 from taskweaver_ext.ces.execution.events import DisplayProduced, OutputCleared
+from taskweaver_ext.ces.execution.output_runs import STREAMS, OutputRuns
 from taskweaver_ext.ces.execution.output_sink import OutputSink
 from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
 
@@ -25,14 +27,29 @@ class Line:
         self.delivery = Delivery(self.sink)
 
     def write(self, stream: StreamName, text: str) -> None:
-        data = text.encode()
-        self.delivery.put_output(stream, data, self.sink.write(stream, data))
+        self.write_bytes(stream, text.encode())
+
+    def write_bytes(self, stream: StreamName, data: bytes) -> None:
+        offsets = self.sink.sizes
+        self.sink.write(stream, data)
+        self.delivery.put_output(stream, data, offsets)
+
+    def write_runs(self, runs: OutputRuns) -> None:
+        offsets = self.sink.sizes
+        for stream, data in zip(STREAMS, runs.data, strict=True):
+            self.sink.write(stream, data)
+        self.delivery.put_runs(runs, offsets)
+
+    def take(self, timeout: float = 1) -> list[object]:
+        """What is received next: an event, or pieces of text as (stream, text)."""
+        item = self.delivery.receive(timeout)
+        return list(item) if isinstance(item, OutputTexts) else [item]
 
     def take_all(self) -> list[object]:
         self.delivery.finish()
         taken: list[object] = []
         while not self.delivery.is_drained:
-            taken.append(self.delivery.receive(1))
+            taken += self.take()
         return taken
 
 
@@ -44,16 +61,24 @@ def line(tmp_path: Path) -> Iterator[Line]:
     line.sink.close()
 
 
-def _runs(taken: list[object]) -> list[tuple[str, str]]:
+def _runs(taken: Iterable[object]) -> list[tuple[str, str]]:
     """Join neighbouring pieces of one stream."""
     runs: list[tuple[str, str]] = []
     for item in taken:
-        assert isinstance(item, OutputText)
-        if runs and runs[-1][0] == item.stream:
-            runs[-1] = (item.stream, runs[-1][1] + item.text)
+        assert isinstance(item, tuple)
+        stream, text = item
+        if runs and runs[-1][0] == stream:
+            runs[-1] = (stream, runs[-1][1] + text)
         else:
-            runs.append((item.stream, item.text))
+            runs.append((stream, text))
     return runs
+
+
+def _output_runs(*pieces: str) -> OutputRuns:
+    """Texts of stdout and stderr in turn."""
+    encoded = [piece.encode() for piece in pieces]
+    data = b"".join(encoded[0::2]), b"".join(encoded[1::2])
+    return OutputRuns(array("I", map(len, encoded)), data)
 
 
 def test_pictures_that_wait_take_no_memory_and_keep_their_place(line: Line) -> None:
@@ -71,8 +96,8 @@ def test_pictures_that_wait_take_no_memory_and_keep_their_place(line: Line) -> N
         tracemalloc.stop()
     line.delivery.finish()
     for number in range(40):
-        assert line.delivery.receive(1) == picture(number)
-        assert line.delivery.receive(1) == OutputText("stdout", f"{number}\n")
+        assert line.take() == [picture(number)]
+        assert line.take() == [("stdout", f"{number}\n")]
 
     assert line.delivery.is_drained
     assert held < 32 << 20  # of 160 MB
@@ -84,7 +109,7 @@ def test_output_and_events_keep_their_order(line: Line) -> None:
     line.delivery.put(cleared)
     line.write("stdout", "b")
 
-    assert line.take_all() == [OutputText("stdout", "a"), cleared, OutputText("stdout", "b")]
+    assert line.take_all() == [("stdout", "a"), cleared, ("stdout", "b")]
 
 
 def test_a_late_caller_is_fed_from_the_record(line: Line) -> None:
@@ -128,6 +153,55 @@ def test_many_changes_of_stream_cost_little_memory_while_late(line: Line) -> Non
     assert len(runs) == 100_000
 
 
+def test_runs_join_what_waits_before_them(line: Line) -> None:
+    line.write("stderr", "a")
+    line.write_runs(_output_runs("", "b", "c"))
+    line.write_runs(_output_runs("d", "e"))
+    line.write_runs(_output_runs("f"))
+    line.write("stderr", "g")
+
+    assert line.take_all() == [
+        ("stderr", "ab"),
+        ("stdout", "cd"),
+        ("stderr", "e"),
+        ("stdout", "f"),
+        ("stderr", "g"),
+    ]
+
+
+def test_what_was_not_given_yet_is_counted(line: Line) -> None:
+    line.write_runs(_output_runs("a", "bé", "ccc"))
+
+    texts = line.delivery.receive(1)
+
+    assert isinstance(texts, OutputTexts)
+    assert [(text, texts.left_bytes) for _, text in texts] == [("a", 6), ("bé", 3), ("ccc", 0)]
+
+
+def test_half_a_character_in_the_record_does_not_hold_up_a_late_caller(line: Line) -> None:
+    for _ in range(600):
+        line.write("stdout", "x" * 4096)
+    line.write_bytes("stderr", "é".encode()[:1])
+    line.write("stdout", "end")
+
+    assert line.take_all()[-2:] == [("stderr", "\N{REPLACEMENT CHARACTER}"), ("stdout", "end")]
+
+
+def test_beyond_what_is_remembered_only_the_order_is_lost(line: Line) -> None:
+    for _ in range(600):
+        line.write("stdout", "x" * 4096)
+    pieces = ["a", "b"] * 30_000
+    for _ in range(18):
+        line.write_runs(_output_runs("", *pieces))
+    line.write("stdout", "c")
+
+    runs = _runs(line.take_all())
+
+    assert len(runs) < 1_200_000
+    assert sum(len(text) for stream, text in runs if stream == "stdout") == 600 * 4096 + 540_001
+    assert sum(len(text) for stream, text in runs if stream == "stderr") == 540_000
+
+
 @settings(max_examples=50, deadline=None)
 @given(
     pieces=st.lists(
@@ -145,28 +219,34 @@ def test_whenever_the_caller_comes_it_hears_all(
 ) -> None:
     line = Line(tmp_path_factory.mktemp("delivery"))
     taken: list[object] = []
+    written: list[tuple[str, str]] = []
     for index, (stream, count, character) in enumerate(pieces):
-        line.write(stream, character * count)
+        if index % 3 == 2:
+            other = pieces[index - 1][2]
+            runs = (character * count, other, character, other * 3)
+            line.write_runs(_output_runs(*runs))
+            written += zip(STREAMS * 2, runs, strict=True)
+        else:
+            line.write(stream, character * count)
+            written.append((stream, character * count))
         for _ in range(takes[index] if index < len(takes) else 0):
-            if (item := line.delivery.receive(0)) is not None:
-                taken.append(item)
+            taken += [item for item in line.take(0) if item is not None]
     taken += line.take_all()
     line.sink.close()
 
-    written = [OutputText(stream, character * count) for stream, count, character in pieces]
-    assert _runs(taken) == _runs(list(written))
+    assert _runs(taken) == _runs(written)
     assert line.delivery.waiting_bytes == 0
 
 
 def test_a_waiting_caller_is_woken(line: Line) -> None:
     taken: list[object] = []
-    caller = threading.Thread(target=lambda: taken.append(line.delivery.receive(30)))
+    caller = threading.Thread(target=lambda: taken.extend(line.take(30)))
     caller.start()
 
     line.write("stdout", "now")
     caller.join(30)
 
-    assert taken == [OutputText("stdout", "now")]
+    assert taken == [("stdout", "now")]
 
 
 def test_the_end_wakes_a_waiting_caller(line: Line) -> None:

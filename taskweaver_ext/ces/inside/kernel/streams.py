@@ -83,7 +83,7 @@ def _writer(queue: OutputQueue, kind: int) -> Callable[[str], int]:
         """Take a text; it is sent at once or within a batch."""
         if text.__class__ is str and (size := len(text)) < _LARGE_WRITE:
             pending = pending_or(queue.latest)
-            pending.append(text if is_output else (kind, text))
+            pending.append(text if is_output else (text,))
             if not pending.is_scheduled or not len(pending) & _LOOK_EVERY:
                 queue.schedule(pending, text)
             return size
@@ -96,7 +96,7 @@ def _writer(queue: OutputQueue, kind: int) -> Callable[[str], int]:
         pending = pending_or(queue.latest)
         for start in range(0, len(plain), _MAX_PIECE_CHARACTERS):
             piece = plain[start : start + _MAX_PIECE_CHARACTERS]
-            pending.append(piece if is_output else (kind, piece))
+            pending.append(piece if is_output else (piece,))
             queue.schedule(pending, piece)
         return len(plain)
 

@@ -27,7 +27,15 @@ from collections.abc import Callable
 from .deferred_signals import DeferredSignals
 
 HEADER = struct.Struct("!BII")
-STDOUT, STDERR, MESSAGE, ENDED, HELLO, PIPES = range(6)
+STDOUT, STDERR, MESSAGE, ENDED, HELLO, PIPES, RUNS = range(7)
+
+RUN_COUNT = struct.Struct("!I")
+"""A frame of runs begins with how many there are, of stdout and stderr in turn, stdout's first;
+then come their lengths, then all of stdout, then all of stderr."""
+RUN_LENGTH = "I"
+"""As `array` and, after "!", `struct` call the type of a run's length."""
+MAX_RUNS_BYTES = 1 << 20
+"""Of a frame of runs; what is larger comes as one frame for each run."""
 
 CHALLENGE_BYTES = 32
 PROOF_BYTES = 64

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import struct
+import sys
+from array import array
 from collections.abc import Iterator
 from typing import Any
 
-from taskweaver_ext.ces.execution.output_sink import STREAMS
+from taskweaver_ext.ces.execution.output_runs import STREAMS, OutputRuns
 from taskweaver_ext.ces.inside.kernel.wire import (
     ENDED,
     HEADER,
     HELLO,
     MESSAGE,
+    RUN_COUNT,
+    RUN_LENGTH,
+    RUNS,
     STDERR,
     STDOUT,
 )
@@ -21,6 +27,7 @@ from taskweaver_ext.ces.kernels.client.host import (
     MessageReceived,
     OutputReceived,
     Received,
+    RunsReceived,
 )
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.text.truncation import incomplete_bytes
@@ -109,8 +116,25 @@ def _message(kind: int, ordinal: int, payload: bytes) -> Iterator[Received]:
             yield MessageReceived(ordinal, message_type.decode("utf-8", "replace"), message)
     elif kind == ENDED:
         yield ExecutionEnded(ordinal, _parsed(payload))
+    elif kind == RUNS:
+        yield RunsReceived(ordinal, _runs(payload))
     elif kind == HELLO:
         yield MessageReceived(ordinal, "hello", _parsed(payload))
+
+
+def _runs(payload: bytes) -> OutputRuns:
+    try:
+        (count,) = RUN_COUNT.unpack_from(payload)
+        table_end = RUN_COUNT.size * (1 + count)
+        lengths = array(RUN_LENGTH, payload[RUN_COUNT.size : table_end])
+    except (struct.error, ValueError) as error:
+        raise ProtocolError("A kernel sent runs of output without their lengths.") from error
+    if sys.byteorder == "little":
+        lengths.byteswap()
+    stdout_end = table_end + sum(lengths[0::2])
+    if not count or stdout_end + sum(lengths[1::2]) != len(payload):
+        raise ProtocolError("A kernel sent runs of output of other lengths than it said.")
+    return OutputRuns(lengths, (payload[table_end:stdout_end], payload[stdout_end:]))
 
 
 def _parsed(content: bytes) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from taskweaver_ext.ces import inside
+from taskweaver_ext.ces.execution.output_runs import OutputRuns
 from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath, StreamName
 from taskweaver_ext.ces.programs.site import ProgramSite
 
@@ -44,6 +45,14 @@ class OutputReceived:
 
 
 @dataclass(frozen=True, slots=True)
+class RunsReceived:
+    """What an execution wrote to both streams, in its order."""
+
+    ordinal: int
+    runs: OutputRuns
+
+
+@dataclass(frozen=True, slots=True)
 class MessageReceived:
     """Something an execution published: a display, a result, an error."""
 
@@ -74,7 +83,13 @@ class KernelGone:
 
 
 Received: TypeAlias = (
-    OutputReceived | MessageReceived | InputWanted | ExecutionEnded | KernelGone | HostNotice
+    OutputReceived
+    | RunsReceived
+    | MessageReceived
+    | InputWanted
+    | ExecutionEnded
+    | KernelGone
+    | HostNotice
 )
 
 

@@ -30,6 +30,7 @@ from taskweaver_ext.ces.kernels.client.host import (
     MessageReceived,
     OutputReceived,
     Received,
+    RunsReceived,
 )
 from taskweaver_ext.errors import ProtocolError
 
@@ -185,6 +186,8 @@ class KernelReader:
         match received:
             case OutputReceived():
                 self._receive_output(received)
+            case RunsReceived():
+                self._receive_runs(received)
             case MessageReceived():
                 self._receive_message(received)
             case ExecutionEnded():
@@ -222,6 +225,13 @@ class KernelReader:
             execution.receive_output(received.stream, received.data)
         elif execution_id := self._execution_ids.get(received.ordinal):
             self._on_late_output(execution_id, received.stream, received.data)
+
+    def _receive_runs(self, received: RunsReceived) -> None:
+        if execution := self._running_as(received.ordinal):
+            execution.receive_runs(received.runs)
+        else:
+            for stream, data in received.runs:
+                self._receive_output(OutputReceived(received.ordinal, stream, data))
 
     def _receive_end(self, execution: Execution, ended: ExecutionEnded) -> None:
         if self._has_killed:  # just as it ended: its variables are gone all the same

@@ -22,7 +22,7 @@ from typing import Any
 
 import zmq
 
-from taskweaver_ext.ces.execution.output_sink import STREAMS
+from taskweaver_ext.ces.execution.output_runs import STREAMS
 from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.ces.kernels.client.frames import FrameReader
 from taskweaver_ext.ces.kernels.client.host import (

@@ -17,7 +17,11 @@ from taskweaver_ext.ces.inside.kernel.output_queue import OutputQueue, pending_o
 from taskweaver_ext.ces.inside.kernel.streams import TextStream
 from taskweaver_ext.ces.inside.kernel.wire import STDERR, STDOUT, Wire
 from taskweaver_ext.ces.kernels.client.frames import FrameReader
-from taskweaver_ext.ces.kernels.client.host import MessageReceived, OutputReceived
+from taskweaver_ext.ces.kernels.client.host import (
+    MessageReceived,
+    OutputReceived,
+    RunsReceived,
+)
 
 WAIT_SECONDS = 120
 MESSAGE = 2
@@ -46,6 +50,8 @@ class _Listener:
             for received in self.frames.feed(data):
                 if isinstance(received, OutputReceived):
                     self.said.append((received.ordinal, received.data.decode()))
+                elif isinstance(received, RunsReceived):
+                    self.said += ((received.ordinal, data.decode()) for _, data in received.runs)
                 elif isinstance(received, MessageReceived):
                     self.said.append((received.ordinal, received.message_type))
 
@@ -111,6 +117,30 @@ def test_streams_and_messages_keep_their_order(line: tuple[OutputQueue, _Listene
     listener.listen_until("fifth\n")
 
     assert [text for _, text in listener.said] == ["first", "second", "third", "fourth", "fifth\n"]
+
+
+@pytest.mark.parametrize("ending", ["", "é😀", "x" * 200], ids=["plain", "odd", "long"])
+def test_streams_that_change_all_the_time_keep_their_order(
+    line: tuple[OutputQueue, _Listener], ending: str
+) -> None:
+    queue, listener = line
+    streams = TextStream(queue, STDERR), TextStream(queue, STDOUT)
+    expected: list[str] = []
+
+    def write_in_turn() -> None:
+        for number in range(6000):
+            streams[number % 2].write(f"{number}{ending}")
+            expected.append(f"{number}{ending}")
+            if number % 1000 == 999:
+                queue.say(MESSAGE, f"m{number}\n{{}}")
+                expected.append(f"m{number}")
+
+    writer = threading.Thread(target=_in_execution(queue, 1).run, args=(write_in_turn,))
+    writer.start()
+    listener.listen_until("m5999")
+    writer.join(WAIT_SECONDS)
+
+    assert [text for _, text in listener.said] == expected
 
 
 def test_what_an_earlier_execution_says_keeps_its_name(

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskweaver_ext.ces.inside.kernel.wire import ENDED, HEADER, HELLO, MESSAGE, STDERR, STDOUT
+from taskweaver_ext.ces.execution.output_runs import STREAMS
+from taskweaver_ext.ces.inside.kernel.wire import (
+    ENDED,
+    HEADER,
+    HELLO,
+    MESSAGE,
+    RUN_COUNT,
+    RUNS,
+    STDERR,
+    STDOUT,
+)
 from taskweaver_ext.ces.kernels.client.frames import FrameReader
 from taskweaver_ext.ces.kernels.client.host import (
     ExecutionEnded,
@@ -17,15 +27,17 @@ from taskweaver_ext.ces.kernels.client.host import (
     MessageReceived,
     OutputReceived,
     Received,
+    RunsReceived,
 )
 from taskweaver_ext.errors import ProtocolError
 
 Said = tuple[int, int, str]
 
+TEXT = st.text("aé€😀\n", max_size=12)
 SAID = st.tuples(
     st.sampled_from([STDOUT, STDERR, MESSAGE, ENDED]),
     st.integers(1, 2),
-    st.text("aé€😀\n", max_size=12),
+    TEXT,
 )
 
 
@@ -79,6 +91,41 @@ def test_frames_say_the_same_at_every_chunk_size(said: list[Said], piece_bytes: 
     received = _feed(data, piece_bytes)
 
     assert _with_joined_output(map(_as_said, received)) == _with_joined_output(said)
+
+
+@settings(max_examples=100, deadline=None)
+@given(texts=st.lists(TEXT, min_size=1, max_size=12), piece_bytes=st.integers(1, 40))
+def test_runs_of_both_streams_keep_their_order(texts: list[str], piece_bytes: int) -> None:
+    pieces = [text.encode() for text in texts]
+    (received,) = _feed(
+        _runs_frame(map(len, pieces), b"".join(pieces[::2] + pieces[1::2])), piece_bytes
+    )
+
+    assert isinstance(received, RunsReceived)
+    assert list(received.runs) == [
+        (STREAMS[index % 2], piece) for index, piece in enumerate(pieces) if piece
+    ]
+
+
+@pytest.mark.parametrize(
+    "lengths", [[], [1], [3, 2, 1], [0xFFFFFFFF] * 3], ids=lambda lengths: str(lengths)[:12]
+)
+def test_runs_of_other_lengths_than_announced_are_refused(lengths: list[int]) -> None:
+    with pytest.raises(ProtocolError, match="runs of output"):
+        _feed(_runs_frame(lengths, b"abcde"), 1000)
+
+
+def test_more_runs_than_there_are_lengths_are_refused() -> None:
+    payload = RUN_COUNT.pack(0xFFFFFFFF) + b"abc"
+
+    with pytest.raises(ProtocolError, match="runs of output"):
+        _feed(HEADER.pack(RUNS, 1, len(payload)) + payload, 1000)
+
+
+def _runs_frame(lengths: Iterable[int], text: bytes) -> bytes:
+    packed = [RUN_COUNT.pack(length) for length in lengths]
+    payload = RUN_COUNT.pack(len(packed)) + b"".join(packed) + text
+    return HEADER.pack(RUNS, 1, len(payload)) + payload
 
 
 def test_neighbours_of_one_stream_come_as_one_piece() -> None:
