@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +25,15 @@ class SessionFolder:
         session_id: str,
         session_dir: str | Path | None,
         cwd: str | Path | None,
+        *,
+        prepare_own_cwd: Callable[[Path], None] = lambda _cwd: None,
     ) -> SessionFolder:
-        """Check the names and make what is missing; raises SessionError."""
+        """Check the names and make what is missing; raises SessionError.
+
+        Args:
+            prepare_own_cwd: Called with a working directory that is the session's own, because
+                it lies in its folder; may raise OSError.
+        """
         if not NAME.fullmatch(session_id):
             raise SessionError(
                 f"{session_id!r} cannot name a session: use up to 128 letters, digits,"
@@ -38,6 +46,8 @@ class SessionFolder:
             (path / "ces").mkdir(mode=0o700, exist_ok=True)
             if cwd is None:
                 (path / "cwd").mkdir(mode=0o700, exist_ok=True)
+            if cwd is None or Path(cwd).absolute() == path / "cwd":
+                prepare_own_cwd(path / "cwd")
         except OSError as error:
             raise SessionError(
                 f"The folder of session {session_id!r} cannot be made: {error}."
