@@ -142,23 +142,24 @@ class Environment(Closeable):
         self._startup_scripts = StartupScripts(prelude, modules)
         self._tracing = variables.tracing()
         self._pool = KernelPool(max_kernels, idle_seconds)
-        self._source = KERNEL_MODES[self.env_mode].open_source(
-            KernelSourceSettings(
-                env_id=self.env_id,
-                env_dir=self.env_dir,
-                python=python,
-                variables=dict(env or {}),
-                memory_limit=memory_limit,
-                warm_start=warm_start,
-                preload=preload,
-                spare_kernels=spare_kernels,
-                service=service or load_execution_service(),
-                container=container,
-                gateway=gateway,
-                sandbox=sandbox or load_sandbox(),
-                guard=self.guard,
-            )
+        settings = KernelSourceSettings(
+            env_id=self.env_id,
+            env_dir=self.env_dir,
+            python=python,
+            variables=dict(env or {}),
+            memory_limit=memory_limit,
+            warm_start=warm_start,
+            preload=preload,
+            spare_kernels=spare_kernels,
+            service=service or load_execution_service(),
+            container=container,
+            gateway=gateway,
+            sandbox=sandbox or load_sandbox(),
+            guard=self.guard,
         )
+        self._mode = KERNEL_MODES[self.env_mode]
+        self._prepare_own_cwd = partial(self._mode.prepare_own_cwd, settings)
+        self._source = self._mode.open_source(settings)
         self._sessions: dict[str, KernelSession] = {}
         self._lock = threading.Lock()
         self._is_closed = False
@@ -200,10 +201,11 @@ class Environment(Closeable):
         self._refuse_forks()
         if self._is_closed:
             raise SessionError("The environment has been closed. Open another to start sessions.")
-        folder = SessionFolder.prepare(self.env_dir, session_id, session_dir, cwd)
-        mode = KERNEL_MODES[self.env_mode]
-        mode.check_folder(folder.cwd)
-        if mode.is_confined:
+        folder = SessionFolder.prepare(
+            self.env_dir, session_id, session_dir, cwd, prepare_own_cwd=self._prepare_own_cwd
+        )
+        self._mode.check_folder(folder.cwd)
+        if self._mode.is_confined:
             refuse_to_share(folder.path, folder.cwd)
         source, traces_messages = self._source, self._tracing.messages
 

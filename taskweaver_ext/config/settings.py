@@ -103,6 +103,10 @@ class ExecutionServiceConfig:
     """The Docker engine that runs containers."""
     custom_image: str | None = None
     """The image of containers; None: the one that `taskweaver-ext image build` makes."""
+    container_runtime: str | None = None
+    """What the engine runs containers with, such as `runsc`; None: its default."""
+    container_user: str | None = None
+    """UID:GID of code in containers; None: ours or, where we are root, the folder's owner."""
     gateway_url: str = field(
         default="", repr=False, metadata={"variable": "TASKWEAVER_GATEWAY_URL"}
     )

@@ -134,8 +134,9 @@ def _folders_of_this_user(parent: Path) -> Iterator[Path]:
         for entry in entries:
             with contextlib.suppress(OSError):
                 found = entry.stat(follow_symlinks=False)
-                is_ours = entry.name.startswith(PREFIX) and found.st_uid == os.getuid()
-                if is_ours and stat.S_ISDIR(found.st_mode):
+                # Root may have given one to another user; who has made it is known by its label.
+                may_be_ours = os.getuid() in (0, found.st_uid)
+                if entry.name.startswith(PREFIX) and may_be_ours and stat.S_ISDIR(found.st_mode):
                     yield Path(entry.path)
 
 
@@ -145,6 +146,8 @@ def _read_owner(folder: Path) -> str:
     except OSError:
         return ""
     with open(descriptor, "rb") as file:
+        if os.fstat(descriptor).st_uid != os.getuid():
+            return ""
         return file.read(_LONGEST_OWNER).decode("ascii", "replace")
 
 

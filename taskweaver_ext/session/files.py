@@ -31,6 +31,9 @@ def copy_into(folder: Path, file: SessionFile) -> str:
     try:
         with temporary.open("xb") as target:
             _write(given, target)
+            if os.name == "posix" and os.getuid() == 0:  # code may run as another user
+                owner = folder.stat()
+                os.fchown(target.fileno(), owner.st_uid, owner.st_gid)
         os.replace(temporary, folder / name)
     except (OSError, ValueError, TypeError) as error:  # also of names that cannot be a path
         temporary.unlink(missing_ok=True)

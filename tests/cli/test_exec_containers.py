@@ -23,7 +23,7 @@ from taskweaver_ext.ces.process import ProcessExecutor
 from taskweaver_ext.errors import KernelStartError
 from taskweaver_ext.machine.owned_folders import Owner
 from tests.support.command_line import PROGRAM
-from tests.support.containers import IMAGE, require_engine
+from tests.support.containers import IMAGE, given_to_code, require_engine
 from tests.support.executions import LIMIT_SECONDS
 
 
@@ -42,7 +42,8 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture
 def environ(engine: Engine, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """What commands are run with: temporary folders of their own."""
+    """What commands are run with: temporary folders of their own, and one to work in."""
+    given_to_code(tmp_path)
     with tempfile.TemporaryDirectory() as folder:
         yield {**os.environ, "DOCKER_HOST": engine.url, "TMPDIR": folder, "HOME": str(tmp_path)}
 
@@ -106,6 +107,34 @@ def test_what_keeps_it_from_running_is_said(
     assert run.returncode in (124, 125)
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root has folders of root")
+def test_a_folder_of_root_is_refused_unless_a_variable_says_who_the_code_is(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    arguments = ("exec", "bash", "--kernel", "container", "-c", "id -u")
+    os.chown(tmp_path, 0, 0)
+
+    refused = call(*arguments, cwd=tmp_path, environ=environ)
+    variables = {**environ, "EXECUTION_SERVICE_CONTAINER_USER": "0:0"}
+    allowed = call(*arguments, cwd=tmp_path, environ=variables)
+
+    assert refused.returncode == 125
+    assert f"The folder {tmp_path} belongs to root" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert (allowed.stdout, allowed.returncode) == ("0\n", 0)
+
+
+def test_a_variable_names_the_runtime(tmp_path: Path, environ: dict[str, str]) -> None:
+    variables = {**environ, "EXECUTION_SERVICE_CONTAINER_RUNTIME": "nonesuch"}
+
+    run = call(
+        "exec", "bash", "--kernel", "container", "-c", "true", cwd=tmp_path, environ=variables
+    )
+
+    assert run.returncode == 125
+    assert "has no runtime 'nonesuch'" in run.stderr
+
+
 def test_what_killed_commands_left_is_cleaned_and_what_lives_is_not(
     tmp_path: Path, environ: dict[str, str], engine: Engine
 ) -> None:
@@ -159,7 +188,8 @@ def end(process: subprocess.Popen[str], *, is_killed: bool) -> None:
 def test_programs_need_no_kernel_in_their_image_and_outlive_a_container(
     engine: Engine, tmp_path: Path
 ) -> None:
-    sites = ProgramContainer(tmp_path, ContainerSettings(engine_url=engine.url, image=IMAGE))
+    settings = ContainerSettings(engine_url=engine.url, image=IMAGE)
+    sites = ProgramContainer(given_to_code(tmp_path), settings)
     executor = ProcessExecutor("bash", sites=sites)
     try:
         first = executor.execute("kill -9 $PPID; sleep 1000")
@@ -176,7 +206,7 @@ def test_a_container_that_does_not_start_is_said_and_tried_again(
     engine: Engine, tmp_path: Path
 ) -> None:
     settings = ContainerSettings(engine_url=engine.url, image="nobody/has-this:1")
-    sites = ProgramContainer(tmp_path, settings)
+    sites = ProgramContainer(given_to_code(tmp_path), settings)
     for _ in range(2):
         with pytest.raises(KernelStartError, match="docker pull nobody/has-this:1"), sites.use():
             pass

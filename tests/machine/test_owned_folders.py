@@ -161,6 +161,17 @@ def test_what_another_machine_has_in_a_shared_folder_is_left_alone(tmp_path: Pat
     assert remove_abandoned_folders([tmp_path]) == []
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
+def test_root_removes_what_it_gave_to_another_user_and_nothing_of_that_users(
+    tmp_path: Path,
+) -> None:
+    given, of_another = folder_of_the_dead(tmp_path), folder_of_the_dead(tmp_path)
+    for path in (given, of_another, of_another / ".owner"):
+        os.chown(path, 1234, 1234)
+
+    assert remove_abandoned_folders([tmp_path]) == [given]
+
+
 @pytest.fixture
 def machine_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the machine's identity is read; there is none yet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -59,6 +60,19 @@ def test_the_container_starts_while_the_model_thinks_and_its_shell_asks_nobody(
     assert inside.stdout == by_kernel.stdout
     with open("/proc/sys/kernel/hostname") as file:
         assert file.read() not in inside.stdout
+
+
+def test_code_can_read_the_files_that_it_is_given_and_change_them(app: TaskWeaverApp) -> None:
+    before = os.umask(0o077)
+    try:
+        session = app.get_session()
+        session.send_message("x", files=[{"name": "given.txt", "content": "by us"}])
+    finally:
+        os.umask(before)
+
+    result = session.run_code("bash", "cat given.txt; echo by code >given.txt; cat given.txt")
+
+    assert "".join(result.stdout) == "by usby code\n"
 
 
 def test_a_container_that_cannot_start_fails_the_round_once(

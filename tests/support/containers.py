@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
+import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from docker.errors import DockerException
 from docker.models.containers import Container
 
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.kernels.container.code_user import UNPRIVILEGED
 from taskweaver_ext.ces.kernels.container.description import ContainerSettings
 from taskweaver_ext.ces.kernels.container.engine import Engine, shared_engine
 from taskweaver_ext.ces.kernels.container.image import build_image
@@ -25,6 +27,8 @@ from tests.support.docker_engine import find_engine
 from tests.support.needs import MissingError, need
 
 IMAGE = "taskweaver-ext-kernel:test"
+CODE_USER = UNPRIVILEGED if os.getuid() == 0 else os.getuid()
+"""Who code in a container is that works in a folder of ours."""
 
 
 @functools.cache
@@ -58,6 +62,13 @@ def container_environment(
     if settings.image == ContainerSettings().image:
         settings = replace(settings, image=IMAGE)
     return Environment(folder, EnvMode.Container, container=settings, **more)  # type: ignore[arg-type]
+
+
+def given_to_code(folder: Path) -> Path:
+    """A folder that code in a container may be given: where we are root, another's."""
+    if os.getuid() == 0:
+        os.chown(folder, CODE_USER, CODE_USER)
+    return folder
 
 
 def container_of(client: DockerClient, session: str = "s1") -> Container:

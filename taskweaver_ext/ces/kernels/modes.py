@@ -193,7 +193,12 @@ def container_settings(
     from taskweaver_ext.ces.kernels.container.image import DEFAULT_IMAGE
 
     settings = given or ContainerSettings(image=service.custom_image or DEFAULT_IMAGE)
-    return replace(settings, engine_url=settings.engine_url or service.engine_url)
+    return replace(
+        settings,
+        engine_url=settings.engine_url or service.engine_url,
+        runtime=settings.runtime or service.container_runtime,
+        user=settings.user or service.container_user,
+    )
 
 
 def _named_gateway(service: ExecutionServiceConfig) -> GatewaySettings | None:
@@ -290,6 +295,12 @@ def _allow_folder(_cwd: Path) -> None:
     """Any will do."""
 
 
+def _give_to_code_in_container(settings: KernelSourceSettings, cwd: Path) -> None:
+    from taskweaver_ext.ces.kernels.container.code_user import give_to_code
+
+    give_to_code(cwd, container_settings(settings.service, settings.container).user)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelMode:
     """What is particular to one mode."""
@@ -316,6 +327,8 @@ class KernelMode:
     """Whether a script runs in the caller's current folder unless told otherwise."""
     verifies_code: bool
     """Whether code that a model wrote is verified by default: nothing else protects us."""
+    prepare_own_cwd: Callable[[KernelSourceSettings, Path], None] = lambda _settings, _cwd: None
+    """Makes a working directory of ours, not of the caller's, fit for code; may raise OSError."""
 
 
 KERNEL_MODES: Mapping[EnvMode, KernelMode] = {
@@ -345,6 +358,7 @@ KERNEL_MODES: Mapping[EnvMode, KernelMode] = {
         check_folder=_allow_folder,
         starts_here=False,
         verifies_code=False,
+        prepare_own_cwd=_give_to_code_in_container,
     ),
     EnvMode.Gateway: KernelMode(
         open_source=GatewayKernels,

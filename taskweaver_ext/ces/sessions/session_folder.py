@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +26,15 @@ class SessionFolder:
         session_id: str,
         session_dir: str | Path | None,
         cwd: str | Path | None,
+        *,
+        prepare_own_cwd: Callable[[Path], None] = lambda _cwd: None,
     ) -> SessionFolder:
-        """Check the names and make what is missing; raises SessionError."""
+        """Check the names and make what is missing; raises SessionError.
+
+        Args:
+            prepare_own_cwd: Called with a working directory that is the session's own, because
+                it lies in its folder; may raise OSError.
+        """
         if not NAME.fullmatch(session_id):
             raise SessionError(
                 f"{session_id!r} cannot name a session: use up to 128 letters, digits,"
@@ -39,6 +47,8 @@ class SessionFolder:
             claim_private_folder(path / "ces")
             if cwd is None:
                 claim_private_folder(path / "cwd")
+            if cwd is None or Path(cwd).absolute() == path / "cwd":
+                prepare_own_cwd(path / "cwd")
         except OSError as error:
             raise SessionError(
                 f"The folder of session {session_id!r} cannot be made: {error}."

@@ -18,6 +18,7 @@ import pytest
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.results import ExecutionStatus
 from taskweaver_ext.errors import ConfigError, KernelStartError, SessionError
+from tests.support.containers import given_to_code
 from tests.support.executions import LIMIT_SECONDS, has_ended, kernel_pid, run, wait_until
 
 
@@ -85,7 +86,7 @@ def test_a_missing_interpreter_is_named(tmp_path: Path) -> None:
 def test_code_runs_in_its_working_directory(environment: Environment, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "helper.py").write_text("answer = 42")
-    environment.start_session("s2", cwd=tmp_path / "work")
+    environment.start_session("s2", cwd=given_to_code(tmp_path / "work"))
     try:
         code = "import os, helper; print(os.getcwd(), helper.answer)"
         heard = run(environment, code, session="s2")

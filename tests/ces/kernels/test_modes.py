@@ -66,6 +66,16 @@ def test_containers_use_the_engine_that_is_set_unless_another_is_given(
     assert container_settings(service, other) == other
 
 
+def test_containers_use_the_user_and_runtime_that_are_set_unless_others_are_given() -> None:
+    service = ExecutionServiceConfig(container_user="1:2", container_runtime="runsc")
+    other = ContainerSettings(user="3:4", runtime="runc", engine_url="unix:///given.sock")
+
+    settings = container_settings(service)
+
+    assert (settings.user, settings.runtime) == ("1:2", "runsc")
+    assert container_settings(service, other) == other
+
+
 def test_a_mode_that_does_not_exist_is_named_with_those_that_do(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"'Local' is no kernel mode.*local, sandbox, container, gateway"

@@ -72,6 +72,8 @@ class Container:
             undo.callback(self._monitor.close)
             self.programs = ContainerProgramSite(prepared, self._monitor, self.published)
             self._monitor.start()
+            process = self._monitor.process
+            self._is_sealed = process is not None and process.seal_mounts()
             self.shortcomings = (*warnings, *self._find_shortcomings())
             """What it does not keep of what its settings promise."""
             undo.pop_all()
@@ -181,6 +183,13 @@ class Container:
             missing = [n for n in self._engine.traits.unsupported_limits if wanted[n] is not None]
         if missing:
             yield f"The engine does not enforce these limits on this machine: {', '.join(missing)}."
+        settings = self._prepared.request.container
+        has_privileges = settings.keeps_capabilities or settings.may_gain_privileges
+        if has_privileges and not self._is_sealed:
+            yield (
+                "Set-user-id bits and device nodes count in folders of this machine that the code"
+                " sees: only root can change that."
+            )
         network = self._prepared.network
         if network is not None:
             others = "containers" if network.leads_out else "machines and containers"

@@ -54,12 +54,15 @@ class ContainerSettings:
     """The interpreter inside the image."""
     transport: Transport | None = None
     """How kernels are reached: by sockets in a shared folder, or by TCP ports on 127.0.0.1.
-    None: sockets where the engine is on this machine."""
+    None: sockets where the engine is on this machine and its containers share our kernel."""
     has_network: bool = False
     """Whether the code may use the network."""
     limits: ContainerLimits = field(default_factory=ContainerLimits)
     user: str | None = None
-    """UID:GID of the code; None: the caller's."""
+    """UID:GID of the code. None: the caller's, or, where that is root, the owner's of the working
+    directory, which then may not be root."""
+    runtime: str | None = None
+    """What the engine runs containers with, such as `runsc`; None: its default."""
     keeps_capabilities: bool = False
     may_gain_privileges: bool = False
     has_writable_root: bool = False
@@ -139,6 +142,8 @@ def describe(settings: ContainerSettings, placement: Placement) -> dict[str, Any
     }
     if not settings.sees_host_names:
         description["HostConfig"]["ExtraHosts"] = [f"{name}:{_NOWHERE}" for name in _HOST_NAMES]
+    if settings.runtime is not None:
+        description["HostConfig"]["Runtime"] = settings.runtime
     _add_network(description, settings, placement)
     return description
 

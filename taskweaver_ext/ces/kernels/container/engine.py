@@ -75,6 +75,9 @@ class EngineTraits:
     remaps_users: bool
     unsupported_limits: tuple[str, ...]
     """Names of limits that it cannot enforce on this machine."""
+    runtimes: tuple[str, ...]
+    """What it can run containers with, as far as it says."""
+    default_runtime: str
 
 
 class Engine:
@@ -420,4 +423,6 @@ def _traits(info: Mapping[str, Any]) -> EngineTraits:
         is_rootless="name=rootless" in security,
         remaps_users="name=userns" in security,
         unsupported_limits=tuple(name for name, flag in limits.items() if info.get(flag) is False),
+        runtimes=tuple(sorted(info.get("Runtimes") or ())),
+        default_runtime=str(info.get("DefaultRuntime", "")),
     )

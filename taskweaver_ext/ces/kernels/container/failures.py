@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +14,7 @@ from taskweaver_ext.ces.kernels.container.image import DEFAULT_IMAGE
 from taskweaver_ext.ces.kernels.container.limits import size_text
 from taskweaver_ext.errors import KernelStartError
 
+_UNKNOWN_RUNTIME = r"unknown (or invalid )?runtime|runtime .*not (available|found)"
 _KILLED = 128 + signal.SIGKILL
 """What the init process exits with when its child was killed, as a shell does."""
 
@@ -50,6 +52,11 @@ def start_failure(
         return KernelStartError(
             f"The image {image!r} has no {python!r}. Choose an image with Python and"
             " ipykernel, or set the name of its interpreter."
+        )
+    if settings.runtime and re.search(_UNKNOWN_RUNTIME, reason, re.IGNORECASE):
+        return KernelStartError(
+            f"The Docker engine has no runtime {settings.runtime!r} (it says: {reason}). Install it"
+            " and name it in the engine's settings, or choose one that `docker info` lists."
         )
     if "bind source path does not exist" in reason:
         return KernelStartError(

@@ -5,17 +5,35 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from taskweaver_ext.ces.kernels.container.folder_watch import FolderLimit, FolderSize
 from taskweaver_ext.errors import ConfigError
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
+_SEAL_SECONDS = 20
+_SEAL = """
+import ctypes, os, sys
+library = ctypes.CDLL(None)
+if library.setns(int(sys.argv[1]), 0x20000):  # CLONE_NEWNS
+    os._exit(1)
+attributes = (ctypes.c_uint64 * 4)(2 | 4)  # MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV
+failures = 0
+for path in sys.argv[2:]:  # mount_setattr, from AT_FDCWD, AT_SYMLINK_NOFOLLOW
+    failures |= library.syscall(442, -100, os.fsencode(path), 0x100, attributes, 32)
+os._exit(1 if failures else 0)
+"""
+"""Goes to where a process has its mounts and adds flags to some. Imports first: nothing of what
+is found there may be run."""
 _UNIT = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
@@ -32,6 +50,8 @@ class ContainerLimits:
     """The size of any single file."""
     folder_bytes: int | None = 4 << 30
     """What may be added to the working directory."""
+    folder_files: int | None = 500_000
+    """How many files and folders may be added to it."""
     tmp_bytes: int | None = 512 << 20
     """What `/tmp` may hold; it lies in memory."""
 
@@ -58,6 +78,15 @@ def size_text(size: int) -> str:
         if size >= unit:
             return f"{size / unit:.4g} {name}"
     return f"{size} bytes"
+
+
+def growth_message(limit: FolderLimit, added: FolderSize) -> str:
+    """Which limit of the working directory was passed, and by what; the middle of a sentence."""
+    if limit.bytes is not None and added.bytes > limit.bytes:
+        allowed, grown = size_text(limit.bytes), size_text(added.bytes)
+    else:
+        allowed, grown = f"{limit.files:,} files and folders", f"{added.files:,}"
+    return f"the working directory may grow by {allowed} in this container and has grown by {grown}"
 
 
 class ContainerProcess:
@@ -125,7 +154,7 @@ class ContainerProcess:
                     return int(count)
         return 0
 
-    def unnamed_bytes(self, device: int) -> int:
+    def unnamed_files(self, device: int) -> FolderSize:
         """What files on a device take that the container has open and that have lost their name."""
         sizes: dict[int, int] = {}
         for pid in self._read_of("pids", "cgroup.procs").split():
@@ -135,7 +164,35 @@ class ContainerProcess:
                         found = os.stat(entry.path)
                         if found.st_dev == device and found.st_nlink == 0:
                             sizes[found.st_ino] = found.st_blocks * 512
-        return sum(sizes.values())
+        return FolderSize(sum(sizes.values()), len(sizes))
+
+    def seal_mounts(self) -> bool:
+        """Let no set-user-id bit and no device node count in what is mounted; False: we may not.
+
+        No engine can be asked for that: a folder is mounted as its disk is. The container's own
+        view is changed instead, by a process that does nothing else.
+        """
+        if os.geteuid() != 0:
+            return False
+        try:
+            lines = (
+                (_PROC / str(self.pid) / "mountinfo")
+                .read_text(encoding="utf-8", errors="surrogateescape")
+                .splitlines()
+            )
+            command = [sys.executable, "-I", "-S", "-c", _SEAL, str(self._descriptor)]
+            done = subprocess.run(
+                [*command, *_unsealed_mounts(lines)],
+                pass_fds=(self._descriptor,),
+                env={},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=_SEAL_SECONDS,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0
 
     def _is_limited(self, file: str, limit: float) -> bool:
         """Whether a limit is at least as tight as asked; pages and periods round it a little."""
@@ -166,6 +223,15 @@ def _group_folders(lines: list[str]) -> Iterator[tuple[str, Path]]:
                 yield controller, _CGROUPS / path.lstrip("/")
             elif controller in controllers.split(","):
                 yield controller, _CGROUPS / controllers / path.lstrip("/")
+
+
+def _unsealed_mounts(lines: list[str]) -> Iterator[str]:
+    """Where something of the host is mounted without both flags, by `/proc/PID/mountinfo`."""
+    for line in lines:
+        path, options = line.split()[4:6]
+        is_of_engine = path == "/" or path.split("/")[1] in ("dev", "proc", "sys")
+        if not is_of_engine and not {"nosuid", "nodev"} <= set(options.split(",")):
+            yield re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
 
 
 class LimitCounter:

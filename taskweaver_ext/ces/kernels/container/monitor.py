@@ -16,8 +16,16 @@ from taskweaver_ext.ces.kernels.client.wire import Waker
 from taskweaver_ext.ces.kernels.container.engine import Engine, EngineError, NotInEngineError
 from taskweaver_ext.ces.kernels.container.engine_events import ContainerChange
 from taskweaver_ext.ces.kernels.container.failures import death_of_container
-from taskweaver_ext.ces.kernels.container.folder_watch import FolderWatch
-from taskweaver_ext.ces.kernels.container.limits import ContainerProcess, LimitCounter, size_text
+from taskweaver_ext.ces.kernels.container.folder_watch import (
+    FolderLimit,
+    FolderSize,
+    FolderWatch,
+)
+from taskweaver_ext.ces.kernels.container.limits import (
+    ContainerProcess,
+    LimitCounter,
+    growth_message,
+)
 from taskweaver_ext.ces.kernels.container.prepared_container import ContainerRequest
 
 DEATH_SECONDS = 2.0
@@ -28,7 +36,8 @@ _EXIT_SECONDS = 0.8
 """A container whose kernel ended has ended itself by then: only the connection to it broke."""
 _OUT_OF_MEMORY_SECONDS = 3.0
 _HEED_SECONDS = 1.5
-"""What goes on filling its folder for so long after it was stopped is killed."""
+"""What goes on filling its folder for so long after it was stopped is killed; at once if it adds
+much in that time."""
 _FORGIVEN_SECONDS = 5.0
 """What begins to do so again after this time is the doing of other code."""
 
@@ -77,13 +86,14 @@ class ContainerMonitor:
         self.process = ContainerProcess.find(pid, container) if engine.shares_this_machine else None
         """Its first process, where this machine can see it."""
         self._folder_watch: FolderWatch | None = None
-        if limits.folder_bytes is not None:
+        self._folder_limit = FolderLimit(limits.folder_bytes, limits.folder_files)
+        if self._folder_limit != FolderLimit(None, None):
             self._folder_watch = FolderWatch(
                 request.cwd,
-                limits.folder_bytes,
+                self._folder_limit,
                 self._handle_growth,
                 request.session_id,
-                unnamed_bytes=self.process.unnamed_bytes if self.process else lambda _device: 0,
+                unnamed_files=self.process.unnamed_files if self.process else None,
             )
         self._is_over = threading.Event()
         self._can_ask = threading.Event()
@@ -95,6 +105,7 @@ class ContainerMonitor:
         self._limit_counter = self.count_limits()
         self._out_of_memory_at = -_OUT_OF_MEMORY_SECONDS
         self._stopped_for_folder_at = -_FORGIVEN_SECONDS
+        self._added_when_stopped = FolderSize(0, 0)
 
     def start(self) -> None:
         """Watch from now on; raises EngineError."""
@@ -201,20 +212,18 @@ class ContainerMonitor:
         elif change == "engine_back":
             self._can_ask.clear()
 
-    def _handle_growth(self, added_bytes: int) -> None:
+    def _handle_growth(self, added: FolderSize) -> None:
         """On the folder watch's thread: have the code stopped, and kill what goes on regardless."""
-        assert self._limits.folder_bytes is not None
-        message = (
-            f"the working directory may grow by {size_text(self._limits.folder_bytes)} in this"
-            f" container and has grown by {size_text(added_bytes)}"
-        )
+        message = growth_message(self._folder_limit, added)
         seconds = time.monotonic() - self._stopped_for_folder_at
-        if seconds < _HEED_SECONDS:
+        goes_on = self._folder_limit.is_much(added.minus(self._added_when_stopped))
+        if seconds < _HEED_SECONDS and not goes_on:
             return  # it may not have heard of it yet
         if seconds < _FORGIVEN_SECONDS:
             self.kill_because(f"killed, because {message}")
             return
         self._stopped_for_folder_at = time.monotonic()
+        self._added_when_stopped = added
         self._on_event(HostNotice("limit", f"The code was stopped: {message}."))
         self._on_event(CodeMustStop())
 

@@ -21,6 +21,7 @@ from taskweaver_ext.ces.kernels.container.closed_network import (
     ClosedNetwork,
     ensure_closed_network,
 )
+from taskweaver_ext.ces.kernels.container.code_user import find_code_user
 from taskweaver_ext.ces.kernels.container.description import (
     ContainerSettings,
     Placement,
@@ -28,7 +29,7 @@ from taskweaver_ext.ces.kernels.container.description import (
     describe,
     is_read_at_start,
 )
-from taskweaver_ext.ces.kernels.container.engine import LABEL, EngineTraits, shared_engine
+from taskweaver_ext.ces.kernels.container.engine import LABEL, shared_engine
 from taskweaver_ext.ces.kernels.container.leftovers import (
     FOLDER_LABEL,
     OWNER_LABEL,
@@ -44,6 +45,8 @@ from taskweaver_ext.config.settings import load_execution_service
 from taskweaver_ext.errors import KernelStartError
 from taskweaver_ext.machine.owned_folders import PREFIX, Owner, make_owned_folder, owned_parents
 
+_OF_THIS_KERNEL = ("", "runc", "crun", "io.containerd.runc.v2")
+"""Runtimes whose containers are processes of the machine's own kernel."""
 _ENGINES = ("/run/docker.sock", "/run/containerd", "/run/podman")
 
 
@@ -77,9 +80,11 @@ class PreparedContainer:
         mounted = [request.cwd, *map(Path, settings.read_only_mounts)]
         refuse_forbidden_mounts(mounted, forbidden_mounts(self.engine.url))
         self.transport: Transport = settings.transport or (
-            "ipc" if self.engine.shares_this_machine else "tcp"
+            "ipc" if self._shares_sockets(settings.runtime) else "tcp"
         )
-        self._user, self._owner = _find_user(settings.user, self.engine.traits)
+        self._user = find_code_user(
+            settings.user, request.cwd, is_rootless=self.engine.traits.is_rootless
+        )
         self.network: ClosedNetwork | None = None
         if self.transport == "tcp" and not settings.has_network:
             self.network = ensure_closed_network(self.engine)
@@ -93,8 +98,8 @@ class PreparedContainer:
 
     def chown(self, path: Path) -> None:
         """Let the container's user own a file of ours, if that is another user than we are."""
-        if self._owner is not None:
-            os.chown(path, self._owner, -1)
+        if self._user.owner is not None:
+            os.chown(path, self._user.owner, -1)
 
     def write_files(self, files: Mapping[str, Mapping[str, Any]]) -> None:
         """Put into the folder what the container is started with.
@@ -116,6 +121,8 @@ class PreparedContainer:
                 json.dump({**(common if name == "settings" else {}), **content}, file)
             self.chown(path)
         self.chown(self.folder)
+        for path in (self.folder / "runtime", *(self.folder / "runtime").rglob("*")):
+            self.chown(path)
 
     def describe(self) -> dict[str, Any]:
         """The container in the words of the engine's API; raises EngineError."""
@@ -124,7 +131,7 @@ class PreparedContainer:
             folder=self.folder,
             cwd=request.cwd,
             transport=self.transport,
-            user=self._user,
+            user=self._user.name,
             network="" if self.network is None else self.network.id,
             volumes=self.engine.image_volumes(request.container.image),
             userns_mode="host" if traits.remaps_users else "",
@@ -145,6 +152,11 @@ class PreparedContainer:
         if self._cleaning is not None:
             self._cleaning.join()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _shares_sockets(self, runtime: str | None) -> bool:
+        """Whether a socket in a folder joins a container and us: not if it has its own kernel."""
+        runtime = runtime or self.engine.traits.default_runtime
+        return self.engine.shares_this_machine and runtime in _OF_THIS_KERNEL
 
     def _open_spawner_channel(self) -> SpawnerChannel:
         if self.transport == "ipc":
@@ -172,17 +184,6 @@ def refuse_forbidden_mounts(folders: Iterable[Path], forbidden: Mapping[Path, st
                     " with which code could leave the container. Choose a folder that holds only"
                     " what the code needs."
                 )
-
-
-def _find_user(user: str | None, traits: EngineTraits) -> tuple[str, int | None]:
-    """The user that the code runs as, and the one who must own our files if that is another."""
-    if traits.is_rootless:
-        return "0:0", None  # root of such an engine is the user who started it
-    if user is None:
-        return f"{os.getuid()}:{os.getgid()}", None
-    number = user.partition(":")[0]
-    is_other = number.isdigit() and int(number) != os.getuid()
-    return user, int(number) if is_other else None
 
 
 def _umask() -> int | None:

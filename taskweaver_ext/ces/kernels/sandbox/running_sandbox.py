@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from taskweaver_ext.ces.inside.sandbox.rules import Rules
-from taskweaver_ext.ces.kernels.container.folder_watch import FolderWatch
+from taskweaver_ext.ces.kernels.container.folder_watch import FolderLimit, FolderSize, FolderWatch
 from taskweaver_ext.ces.kernels.container.limits import size_text
 from taskweaver_ext.ces.sandbox import sandbox
 from taskweaver_ext.ces.sandbox.control_groups import ControlGroup
@@ -157,7 +157,10 @@ class RunningSandbox:
                 (self.temporary_folder, "the folder for temporary files"),
             ):
                 watch = FolderWatch(
-                    folder, disk_bytes, _growth_teller(self._tell, what, disk_bytes), "sandbox"
+                    folder,
+                    FolderLimit(disk_bytes, files=None),
+                    _growth_teller(self._tell, what, disk_bytes),
+                    "sandbox",
                 )
                 undo.callback(watch.stop)
                 watch.start()
@@ -183,11 +186,11 @@ def open_sandbox(
         raise KernelStartError(str(error)) from error
 
 
-def _growth_teller(tell: OnTooMuch, what: str, limit_bytes: int) -> Callable[[int], None]:
-    def tell_of_growth(added_bytes: int) -> None:
+def _growth_teller(tell: OnTooMuch, what: str, limit_bytes: int) -> Callable[[FolderSize], None]:
+    def tell_of_growth(added: FolderSize) -> None:
         tell(
             f"{what} may grow by {size_text(limit_bytes)} in this sandbox and has grown by"
-            f" {size_text(added_bytes)}"
+            f" {size_text(added.bytes)}"
         )
 
     return tell_of_growth

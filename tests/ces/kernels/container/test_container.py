@@ -36,7 +36,7 @@ from taskweaver_ext.ces.kernels.container.engine import (
 from taskweaver_ext.ces.kernels.container.failures import missing_engine
 from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.errors import KernelStartError
-from tests.support.containers import IMAGE, container_environment, container_of
+from tests.support.containers import IMAGE, container_environment, container_of, given_to_code
 from tests.support.executions import LIMIT_SECONDS, run, wait_until, with_enough_time
 
 COUNT_SLOWLY = """
@@ -93,7 +93,7 @@ def test_a_folder_that_the_image_needs_itself_is_mounted_elsewhere(tmp_path: Pat
         tempfile.TemporaryDirectory(dir="/usr/local/share") as cwd,
         container_environment(tmp_path) as environment,
     ):
-        environment.start_session("s1", cwd=cwd)
+        environment.start_session("s1", cwd=given_to_code(Path(cwd)))
         environment.load_plugin("s1", "save", PLUGIN)
         result = run(environment, "import os; save('x'); os.getcwd()").result
         [artifact] = result.artifact

@@ -13,7 +13,7 @@ from taskweaver_ext.ces.kernels.container.prepared_container import (
     refuse_forbidden_mounts,
 )
 from taskweaver_ext.errors import KernelStartError, SessionError
-from tests.support.containers import container_environment, require_engine
+from tests.support.containers import container_environment, given_to_code, require_engine
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_code_is_not_given_the_folder_in_which_its_output_is_kept(tmp_path: Path
             ExecutorRegistry(environment, cwd=tmp_path, folder=tmp_path / "records")
 
         (tmp_path / "elsewhere").mkdir()
-        environment.start_session("s1", cwd=tmp_path / "elsewhere")
+        environment.start_session("s1", cwd=given_to_code(tmp_path / "elsewhere"))

@@ -17,7 +17,7 @@ from taskweaver_ext.ces.kernels.container.description import ContainerSettings
 from taskweaver_ext.ces.kernels.container.engine import Engine
 from taskweaver_ext.ces.kernels.container.limits import ContainerLimits, size_text
 from taskweaver_ext.errors import ConfigError
-from tests.support.containers import container_environment
+from tests.support.containers import container_environment, given_to_code
 from tests.support.executions import run
 
 LIMITS = ContainerLimits(
@@ -140,6 +140,44 @@ def test_code_that_goes_on_filling_its_folder_is_killed(limited: Environment) ->
     assert_usable(limited)
 
 
+MAKE_FILES = {
+    "files": "open(f'file-{number}', 'w').close()",
+    "folders": "os.mkdir(f'folder-{number}')",
+    "links": "os.symlink('nowhere', f'link-{number}')",
+}
+
+
+@pytest.mark.parametrize("make", MAKE_FILES.values(), ids=MAKE_FILES)
+def test_a_folder_that_holds_too_many_files_stops_the_code_and_keeps_its_variables(
+    tmp_path: Path, make: str
+) -> None:
+    limits = ContainerLimits(folder_files=3_000)
+    with container_environment(tmp_path, ContainerSettings(limits=limits)) as environment:
+        environment.start_session("s1")
+        run(environment, "import itertools, os, time; kept = 'kept'")
+
+        code = f"for number in itertools.count():\n    {make}; time.sleep(0.0002)"
+        result = run(environment, code, timeout=120).result
+
+        assert result.status is ExecutionStatus.ERROR
+        assert "may grow by 3,000 files and folders" in limits_named(result)
+        assert run(environment, "print(kept)").result.stdout == ["kept\n"]
+    assert len(list((tmp_path / "sessions/s1/cwd").iterdir())) < 300_000
+
+
+def test_code_that_heeds_nothing_and_fills_the_disk_fast_is_killed_soon(tmp_path: Path) -> None:
+    limits = ContainerLimits(folder_bytes=64 << 20, memory_bytes=1 << 30)
+    with container_environment(tmp_path, ContainerSettings(limits=limits)) as environment:
+        environment.start_session("s1")
+
+        code = FILL_THE_FOLDER.replace("time.sleep(0.01)", "").replace("1 << 20", "32 << 20")
+        result = run(environment, f"is_stubborn = True\n{code}", timeout=120).result
+
+        assert result.status is ExecutionStatus.DIED
+        assert "may grow by 64 MiB" in (result.error or "")
+        assert_usable(environment)
+
+
 def test_a_full_temporary_folder_is_an_error_of_the_code(tmp_path: Path) -> None:
     limits = ContainerLimits(tmp_bytes=1 << 20)
     with container_environment(tmp_path, ContainerSettings(limits=limits)) as environment:
@@ -158,7 +196,7 @@ def test_a_full_disk_is_an_error_of_the_code(tmp_path: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "full", str(disk)], check=True)
     try:
         with container_environment(tmp_path / "environment") as environment:
-            environment.start_session("s1", cwd=disk)
+            environment.start_session("s1", cwd=given_to_code(disk))
 
             result = run(environment, "open('large', 'wb').write(bytes(2 << 20))").result
 
@@ -182,6 +220,7 @@ def test_no_limits_are_set_when_none_are_wanted(tmp_path: Path) -> None:
         cpus=None,
         file_bytes=None,
         folder_bytes=None,
+        folder_files=None,
         tmp_bytes=None,
     )
     with container_environment(tmp_path, ContainerSettings(limits=limits)) as environment:

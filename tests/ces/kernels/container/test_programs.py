@@ -26,7 +26,7 @@ from taskweaver_ext.ces.kernels.container.program_site import ContainerProgramSi
 from taskweaver_ext.ces.programs.languages import Language
 from taskweaver_ext.ces.programs.site import ProcessSettings
 from taskweaver_ext.errors import KernelError
-from tests.support.containers import container_environment, container_of
+from tests.support.containers import CODE_USER, container_environment, container_of
 from tests.support.executions import LIMIT_SECONDS, run, wait_until
 
 LIMITS = ContainerLimits(memory_bytes=256 << 20, processes=40, folder_bytes=30 << 20)
@@ -95,7 +95,7 @@ def test_it_can_do_no_more_than_the_kernel(
     assert "Read-only file system" in said
     assert said.split()[-6:] == ["lo", "/tmp", "CapEff:", "0" * 16, "NoNewPrivs:", "1"]
     assert made.read_text() == "text\n"
-    assert made.stat().st_uid == os.getuid()
+    assert made.stat().st_uid == CODE_USER
 
 
 @pytest.mark.parametrize("fresh", SHELL_AND_PROGRAM)
