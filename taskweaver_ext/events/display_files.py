@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from taskweaver_ext.ces.execution.events import DisplayProduced, DisplayUpdated
+from taskweaver_ext.machine.private_files import make_private_folder, open_private
 
 MAX_BUNDLE_CHARACTERS = 64 * 1024
 _FOLDER = "displays"
@@ -53,9 +54,8 @@ class DisplayFiles:
 
     def _write(self, name: str, content: bytes) -> None:
         path = self._session_dir / name
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-        with open(os.open(path, flags, 0o600), "wb") as file:
+        make_private_folder(path.parent)
+        with open(open_private(path, os.O_WRONLY | os.O_TRUNC), "wb") as file:
             file.write(content)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
 from typing import is_typeddict as is_typed_dictionary
 
 _UNIONS = (Union, types.UnionType)
@@ -28,7 +28,7 @@ def has_shape(value: object, hint: Any) -> bool:  # noqa: ANN401 - a type hint c
         return any(has_shape(value, one) for one in arguments)
     if origin is Literal:
         return any(type(value) is type(one) and value == one for one in arguments)
-    if origin in (NotRequired, Required):
+    if origin is NotRequired:
         return has_shape(value, arguments[0])
     if origin in (list, tuple):  # of one kind, any number of them
         return isinstance(value, origin) and all(has_shape(one, arguments[0]) for one in value)
@@ -50,10 +50,9 @@ def _is_plain(value: object, kind: type) -> bool:
 
 def _has_fields(value: Mapping[Any, object], shape: Any) -> bool:  # noqa: ANN401 - a typed dict
     """Say whether all that `shape` names is there as it should be; there may be more."""
-    hints = _hints_of(shape)
-    required: frozenset[str] = shape.__required_keys__
-    return required <= value.keys() and all(
-        has_shape(value[name], hint) for name, hint in hints.items() if name in value
+    return all(
+        has_shape(value[name], hint) if name in value else get_origin(hint) is NotRequired
+        for name, hint in _hints_of(shape).items()
     )
 
 

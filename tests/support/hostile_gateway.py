@@ -37,7 +37,7 @@ class HostileGateway(HostileServer):
         self.is_in_use = threading.Event()
         """When an attack on a kernel in use begins."""
 
-    def _answer(self, request: Request, send: Send) -> None:
+    def answer(self, request: Request, send: Send) -> None:
         if "/channels" in request.line:
             self._open_channel(request, send)
         elif request.line.startswith("POST"):
@@ -51,13 +51,13 @@ class HostileGateway(HostileServer):
 
     def _attack_or(self, place: Place, send: Send, answer: bytes) -> None:
         if place == self._place:
-            self._attack(send)
+            self.attack(send)
         else:
             send(answer)
 
     def _open_channel(self, request: Request, send: Send) -> None:
         if self._place == "handshake":
-            self._attack(send)
+            self.attack(send)
             return
         proof = hashlib.sha1((request.headers["sec-websocket-key"] + _MAGIC).encode()).digest()
         send(
@@ -65,12 +65,12 @@ class HostileGateway(HostileServer):
             b"Sec-WebSocket-Accept: %s\r\n\r\n" % base64.b64encode(proof)
         )
         if self._place == "hello":
-            self._attack(send)
+            self.attack(send)
             return
         hello = json.dumps({"key": "", "pid": 1, "pid_namespace": "elsewhere"}).encode()
         send(binary_message(FRAMES, {"start": 0}, HEADER.pack(HELLO, 0, len(hello)) + hello))
         self.is_in_use.wait(LIMIT_SECONDS)
-        self._attack(send)
+        self.attack(send)
         self.stopped.wait(LIMIT_SECONDS)
 
 

@@ -33,7 +33,7 @@ class HostileServer:
     def __init__(self, attack: Attack) -> None:
         self.stopped = threading.Event()
         self.client_left = threading.Event()
-        self._attack = attack
+        self.attack = attack
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._accept, name="test-hostile", daemon=True)
 
@@ -70,12 +70,12 @@ class HostileServer:
             connection.settimeout(ATTACK_SECONDS)
             request = _read_request(connection)
             try:
-                self._answer(request, connection.sendall)
+                self.answer(request, connection.sendall)
             except OSError:
                 self.client_left.set()
 
-    def _answer(self, request: Request, send: Send) -> None:
-        self._attack(send)
+    def answer(self, request: Request, send: Send) -> None:
+        self.attack(send)
 
 
 @dataclass(frozen=True)

@@ -79,8 +79,9 @@ def execution_event_to_json(event: ExecutionEvent) -> dict[str, Any]:
     if isinstance(event, ArtifactProduced):
         del values["artifact"]
         values.update(dataclasses.asdict(event.artifact))
-        if not event.artifact.file_content:
-            del values["file_content"], values["file_content_encoding"]
+        for name in ("file_content", "file_content_encoding"):
+            if values[name] == getattr(ExecutionArtifact(name="", type=""), name):
+                del values[name]
     elif isinstance(event, ExecutionFinished):
         values["status"] = event.status.value
         values["notices"] = [dataclasses.asdict(notice) for notice in event.notices]
