@@ -1,8 +1,4 @@
-"""What comes from a gateway is of the right type, or an error with a sentence; never anything else.
-
-What a fuzzer has found is in `tests/data/gateway_messages` (`scripts/campaign gateway_messages`
-looks for more).
-"""
+"""What comes from a gateway is of the right type, or an error with a sentence; nothing else."""
 
 from __future__ import annotations
 
