@@ -676,6 +676,46 @@ def read_by_another_program() -> None:
     expect_secret(subprocess.run(["cat", outside("secret")], capture_output=True).stdout)
 
 
+@attempt()
+def make_a_program_that_runs_as_its_owner() -> None:
+    with open("as_owner", "wb"):
+        pass
+    os.chmod("as_owner", 0o4755)
+    expect(os.stat("as_owner").st_mode & 0o4000)
+
+
+@attempt()
+def make_one_by_descriptor() -> None:
+    with open("as_owner_2", "wb") as file:
+        os.fchmod(file.fileno(), 0o6755)
+        expect(os.fstat(file.fileno()).st_mode & 0o6000)
+
+
+@attempt()
+def make_one_at_once() -> None:
+    descriptor = os.open("as_owner_3", os.O_CREAT | os.O_WRONLY, 0o4755)
+    expect(os.fstat(descriptor).st_mode & 0o4000)
+
+
+@attempt()
+def make_one_that_has_no_name_yet() -> None:
+    descriptor = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o4755)
+    expect(os.fstat(descriptor).st_mode & 0o4000)
+
+
+@attempt("host")
+def make_one_the_new_way() -> None:
+    how = struct.pack("=QQQ", os.O_CREAT | os.O_WRONLY, 0o4755, 0)
+    descriptor = call(437, 437, -100, b"as_owner_4", how, len(how))
+    expect(os.fstat(descriptor).st_mode & 0o4000)
+
+
+@attempt()
+def make_one_as_a_node() -> None:
+    os.mknod("as_owner_5", 0o104755)
+    expect(os.stat("as_owner_5").st_mode & 0o4000)
+
+
 @attempt("luck")
 def use_io_uring() -> None:
     os.close(call(425, 425, 2, bytes(120)))

@@ -164,7 +164,7 @@ def outlive_the_sandbox() -> None:
         os.setsid()
         if os.fork() == 0:
             subprocess.Popen(
-                ["env", "-i", "sh", "-c", f"exec -a {W['survivor']} sleep 1000"],
+                ["env", "-i", "bash", "-c", f"exec -a {W['survivor']} sleep 1000"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )  # fmt: skip

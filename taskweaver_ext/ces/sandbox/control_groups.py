@@ -65,6 +65,7 @@ class ControlGroup:
             OSError: It cannot be made.
         """
         self._folders: list[Path] = []
+        self._event_files: dict[str, Path | None] = {}
         name = f"{_PREFIX}{os.getpid()}-{next(_counter)}"
         try:
             for controller, limit in limits.items():
@@ -79,6 +80,11 @@ class ControlGroup:
         """What a process writes "0" to in order to join."""
         return tuple(str(folder / "cgroup.procs") for folder in self._folders)
 
+    def add(self, pid: int) -> None:
+        """Have a process join; takes hundredths of a second. Raises OSError."""
+        for file in self.files:
+            Path(file).write_text(str(pid))
+
     @property
     def cpu_seconds(self) -> float | None:
         """How much processor time all that was ever in the group has used; None: not known."""
@@ -92,10 +98,12 @@ class ControlGroup:
     def count_met(self, controller: str) -> int:
         """How often the limit of "memory" or "pids" was met."""
         *files, name = _EVENTS[controller]
-        for folder in self._folders:
-            for file in files:
-                with contextlib.suppress(OSError, ValueError):
-                    return _field(folder / file, name)
+        if controller not in self._event_files:
+            paths = [folder / file for folder in self._folders for file in files]
+            self._event_files[controller] = next((path for path in paths if path.exists()), None)
+        if (path := self._event_files[controller]) is not None:
+            with contextlib.suppress(OSError, ValueError):
+                return _field(path, name)
         return 0
 
     def kill_all(self) -> None:

@@ -129,7 +129,8 @@ def check(
     """
     refuse_folder(rules.working_folder)
     working = os.path.realpath(rules.working_folder)
-    within = [path for path in rules.readable if _is_beneath(os.path.realpath(path), working)]
+    others = set(rules.readable) - set(_system_paths())  # which was refused above
+    within = [path for path in others if _is_beneath(os.path.realpath(path), working)]
     if within and not rules.has_private_view:
         raise ConfigError(
             f"{within[0]} lies within the working folder, where code could change it."
@@ -178,19 +179,20 @@ def sandbox_rules(
         count = None  # the group's: it counts what belongs to the sandbox only
     elif count is not None and not enforcement.has_private_view:
         count += _tasks_of_user()
-    etc = (f"/etc/{name}" for name in _SYSTEM_FILES.split())
-    system = (*_SYSTEM.split(), *etc, *_HARDWARE.split(), str(RUNTIME_FOLDER))
     working = os.path.abspath(working_folder)
     # What we ourselves run must not be changed by the code, should it lie in its folder.
     ours = (
         path for path in _OURS if _is_beneath(os.path.realpath(path), os.path.realpath(working))
     )
     added = (os.path.abspath(os.path.expanduser(path)) for path in settings.readable)
-    allowed = (*system, *python_folders, *added, *readable, *ours)
+    allowed = (str(RUNTIME_FOLDER), *python_folders, *added, *readable, *ours)
     return Rules(
         working_folder=working,
         temporary_folder=os.path.abspath(temporary_folder),
-        readable=tuple(path for path in dict.fromkeys(allowed) if os.path.exists(path)),
+        readable=(
+            *_system_paths(),
+            *(path for path in dict.fromkeys(allowed) if os.path.exists(path)),
+        ),
         writable=tuple(os.path.abspath(os.path.expanduser(path)) for path in settings.writable),
         has_private_view=enforcement.has_private_view,
         group_files=tuple(group_files),
@@ -254,6 +256,14 @@ def find_gaps_of_guard() -> tuple[str, ...]:
             " that start programs, and of files that it may change."
         )
     return tuple(gaps)
+
+
+@functools.cache
+def _system_paths() -> tuple[str, ...]:
+    """What there is of the system that all may read."""
+    etc = (f"/etc/{name}" for name in _SYSTEM_FILES.split())
+    paths = (*_SYSTEM.split(), *etc, *_HARDWARE.split())
+    return tuple(path for path in paths if os.path.exists(path))
 
 
 def _home() -> str:

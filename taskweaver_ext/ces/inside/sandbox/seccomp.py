@@ -30,6 +30,12 @@ _NEW_NAMESPACES = 0x7E020080  # CLONE_NEW*: user, mount, pid, network, IPC, UTS,
 _CHILD_OF_THE_PARENT = 0x8000
 _TIME_OF_REAL_TIME_PROCESSES = 15
 """The limit by which processes are known to those who end them; no program needs it."""
+_AS_ANOTHER_USER = 0o6000
+"""The bits of a mode that let whoever runs a file have the rights of its owner or group."""
+_MAKES_A_FILE = 0o100 | 0o20000000  # O_CREAT, O_TMPFILE
+_MODE_OF_NEW_FILES = {"creat": 1, "mknod": 1, "mknodat": 2}
+_NEW_MODE = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
+"""Calls, and which of their arguments is the mode."""
 _PERSONALITIES = (0, 0xFFFFFFFF)  # Linux, and the question which one it is
 _IOCTLS = (
     *(0x5412, 0x541C, 0x5423),  # TIOCSTI, TIOCLINUX, TIOCSETD: type for the user of a terminal
@@ -50,7 +56,7 @@ REFUSED = f"""
     shmget shmat shmctl shmdt semget semop semtimedop semctl msgget msgsnd msgrcv msgctl
     mq_open mq_unlink chown fchown lchown fchownat
 """
-ABSENT = "io_uring_setup io_uring_enter io_uring_register clone3 memfd_secret"
+ABSENT = "io_uring_setup io_uring_enter io_uring_register clone3 openat2 memfd_secret"
 """As if the kernel were too old for them: libraries then do without."""
 ATTRIBUTES = """
     setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat
@@ -92,9 +98,16 @@ def sandbox_filter(machine: str, *, has_private_view: bool) -> bytes:
     filter_.refuse_if("ioctl", 1, _IOCTLS)
     filter_.refuse_if("setrlimit", 0, [_TIME_OF_REAL_TIME_PROCESSES])
     filter_.keep_limit("prlimit64", _TIME_OF_REAL_TIME_PROCESSES)
+    for name, mode in _MODE_OF_NEW_FILES.items():
+        filter_.refuse_bits(name, mode, _AS_ANOTHER_USER)
+    for name, flags in {"open": 1, "openat": 2}.items():
+        filter_.refuse_bits(name, flags + 1, _AS_ANOTHER_USER, unless_without=_MAKES_A_FILE)
     for name in ("socket", "socketpair"):
         filter_.allow_sockets(name, connected_only=not has_private_view)
-    if not has_private_view:
+    if has_private_view:
+        for name, mode in _NEW_MODE.items():
+            filter_.refuse_bits(name, mode, _AS_ANOTHER_USER)
+    else:
         filter_.refuse(["connect", "inotify_add_watch"], errno.EACCES)
         # It cannot be seen whose file it is. Most programs that copy files would fail here, and
         # do well without: they are told that it was done.
@@ -129,9 +142,19 @@ class _Filter:
         for name in names:
             self._add(name, [(_RETURN, 0, 0, _ERRNO | error)])
 
-    def refuse_bits(self, name: str, argument: int, bits: int) -> None:
-        """Fail if an argument has any of these bits."""
-        self._add(name, [self._load(argument), (_IF_ANY_BIT, 0, 1, bits), *_EPERM, *_ALLOWED])
+    def refuse_bits(
+        self, name: str, argument: int, bits: int, *, unless_without: int | None = None
+    ) -> None:
+        """Fail if an argument has any of these bits.
+
+        Args:
+            unless_without: The argument means nothing if the one before has none of these.
+        """
+        code = [self._load(argument), (_IF_ANY_BIT, 0, 1, bits), *_EPERM, *_ALLOWED]
+        if unless_without is not None:
+            needed = [self._load(argument - 1), (_IF_ANY_BIT, 1, 0, unless_without), *_ALLOWED]
+            code = [*needed, *code]
+        self._add(name, code)
 
     def refuse_if(self, name: str, argument: int, values: Iterable[int]) -> None:
         """Fail if an argument is one of these."""

@@ -12,6 +12,7 @@ if sys.platform != "linux":
     MACHINE = sys.platform  # whose calls have other numbers
 
 _NUMBERS = """
+    open 2 - | creat 85 - | mknod 133 - | openat 257 56 | mknodat 259 33 | openat2 437 437
     ioctl 16 29 | shmget 29 194 | shmat 30 196 | shmctl 31 195 | socket 41 198 | connect 42 203
     socketpair 53 199 | clone 56 220 | semget 64 190 | semop 65 193 | semctl 66 191 | shmdt 67 197
     msgget 68 186 | msgsnd 69 189 | msgrcv 70 188 | msgctl 71 187 | chmod 90 - | fchmod 91 52

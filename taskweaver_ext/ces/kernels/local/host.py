@@ -58,7 +58,7 @@ _LONGEST_PARENT_BYTES = 75
 """Of the folder that sockets lie in: their paths have 107 bytes at most, or 103 on some systems."""
 
 
-class _Process(Protocol):
+class KernelProcess(Protocol):
     """A kernel's process, however it was started."""
 
     pid: int
@@ -97,7 +97,7 @@ class LocalKernelHost:
         self._zygote = zygote
         self._mark = uuid.uuid4().hex
         self._folder = _make_private_folder()
-        self._process: _Process | None = None
+        self._process: KernelProcess | None = None
         self._family: ProcessFamily | None = None
         self._death: KernelDeath | None = None
 
@@ -219,7 +219,7 @@ class LocalKernelHost:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             json.dump(connection, file)
 
-    def _start_process(self, key: str) -> _Process:
+    def _start_process(self, key: str) -> KernelProcess:
         settings = {
             "connection_file": str(self._connection_file),
             "socket_path": str(self._folder / "wire"),
@@ -247,7 +247,7 @@ class LocalKernelHost:
     def _log_path(self) -> Path:
         return self._folder / "kernel.log"
 
-    def _accept(self, listener: WireListener, process: _Process) -> socket.socket:
+    def _accept(self, listener: WireListener, process: KernelProcess) -> socket.socket:
         """Accept our kernel; any other, such as one whose start was given up, is turned away."""
         while True:
             self._wait_for_connection(listener)
@@ -380,7 +380,7 @@ class _OrdinaryProcess:
         return True  # an interpreter may be a program that starts the interpreter
 
 
-def _death_descriptor(process: _Process) -> int | None:
+def _death_descriptor(process: KernelProcess) -> int | None:
     """A descriptor that becomes readable when the process ends."""
     try:
         return os.pidfd_open(process.pid)

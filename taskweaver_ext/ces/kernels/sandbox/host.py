@@ -14,11 +14,12 @@ import zmq
 from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath
 from taskweaver_ext.ces.kernels.client.host import KernelConnection, KernelSettings
 from taskweaver_ext.ces.kernels.client.notifying_connection import NotifyingConnection
-from taskweaver_ext.ces.kernels.local.host import LocalKernelHost
+from taskweaver_ext.ces.kernels.local.host import KernelProcess, LocalKernelHost
 from taskweaver_ext.ces.kernels.local.zygote import Zygote
 from taskweaver_ext.ces.kernels.sandbox.program_site import SandboxedSite
 from taskweaver_ext.ces.kernels.sandbox.running_sandbox import RunningSandbox
 from taskweaver_ext.ces.sandbox.sandbox import variables_for
+from taskweaver_ext.errors import KernelStartError
 
 _HEED_SECONDS = 2.0
 """How long code that was told to stop may take before it is killed."""
@@ -50,12 +51,14 @@ class SandboxedKernelHost(LocalKernelHost):
         environment = {**settings.environment, **variables_for(sandbox.rules)}
         settings = replace(settings, environment=environment, memory_limit_bytes=None)
         super().__init__(settings, python, context, zygote)
-        self._restriction = sandbox.rules_with(readable=[str(self._connection_file)])
+        self._restriction = sandbox.rules_for_kernel(self._connection_file)
         self._sandbox = sandbox
         self._remarks = remarks
         self._site = SandboxedSite(sandbox, settings.cwd, environment)
         self._lock = threading.Lock()
         self._connection: NotifyingConnection | None = None
+        self._joining: threading.Thread | None = None
+        self._join_failure: OSError | None = None
         self._told_at: float | None = None
         self._kill_reason = ""
         self._met = sandbox.count_met()
@@ -69,9 +72,33 @@ class SandboxedKernelHost(LocalKernelHost):
 
     def start(self) -> KernelConnection:
         """Start the kernel, and hear from now on when code uses too much."""
-        connection = super().start()
+        try:
+            connection = super().start()
+        finally:
+            if self._joining is not None:
+                self._joining.join()
+        if self._join_failure is not None and not self.is_over:
+            connection.close()
+            raise KernelStartError(
+                f"The kernel could not be limited: {self._join_failure}. Try again."
+            ) from self._join_failure
         self._sandbox.listen(self._handle_too_much)
         return connection
+
+    def _start_process(self, key: str) -> KernelProcess:
+        process = super()._start_process(key)
+        # It takes as long as half of the kernel's start, and waits most of that time.
+        self._joining = threading.Thread(
+            target=self._join, args=(process.pid,), name="taskweaver-sandbox-join", daemon=True
+        )
+        self._joining.start()
+        return process
+
+    def _join(self, pid: int) -> None:
+        try:
+            self._sandbox.join(pid)
+        except OSError as error:
+            self._join_failure = error
 
     def death(self, wait_seconds: float = 1.0) -> KernelDeath | None:
         """How the process ended, and whether that was because of a limit."""
@@ -112,9 +139,7 @@ class SandboxedKernelHost(LocalKernelHost):
         return connection
 
     def _limits_met(self, _reply: Mapping[str, Any]) -> list[str]:
-        messages = self._sandbox.describe_met(self._met)
-        self._met = self._sandbox.count_met()
-        return messages
+        return self._sandbox.describe_met(self._met)
 
     def _handle_too_much(self, message: str) -> None:
         """Have the code stopped; what goes on regardless is killed."""

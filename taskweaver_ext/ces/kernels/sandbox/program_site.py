@@ -39,7 +39,7 @@ class SandboxedProcess(LocalProcess):
         if not sandbox.use():
             raise OSError("its sandbox has ended")
         try:
-            super().__init__(settings, restriction_command(sandbox.rules_with()))
+            super().__init__(settings, restriction_command(sandbox.rules_for_program()))
         except BaseException:
             sandbox.leave()
             raise
@@ -58,7 +58,6 @@ class SandboxedProcess(LocalProcess):
     def limits_met(self) -> list[str]:
         """The limits that were met since its start or the last call."""
         messages = self._sandbox.describe_met(self._met)
-        self._met = self._sandbox.count_met()
         reason, self._kill_reason = self._kill_reason, ""
         return [*messages, *([f"The program was killed: {reason}."] if reason else [])]
 

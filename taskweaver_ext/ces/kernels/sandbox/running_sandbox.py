@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +30,8 @@ class RunningSandbox:
     """What the kernel of a session and its programs share. It ends with the last that uses it.
 
     Threads:
-        Any thread may call any method; `_lock` guards `_users`, `_listeners` and `_is_closed`.
+        Any thread may call any method; `_lock` guards the fields but
+        `rules` and `folder`.
         Watches have threads of their own, which end with the sandbox.
     """
 
@@ -74,17 +75,22 @@ class RunningSandbox:
                 {name: limit for name, limit in limits.items() if limit is not None},
             )
             undo.callback(self._group.remove)
-            self._watch(undo)
+            self._watches = list(self._make_watches())
+            for watch in self._watches:
+                undo.callback(watch.stop)
             self._closing = undo.pop_all()
 
-    def rules_with(self, *, readable: Iterable[str] = (), writable: Iterable[str] = ()) -> Rules:
-        """The rules for a process that besides uses some files of ours."""
-        return replace(
-            self.rules,
-            group_files=self._group.files,
-            readable=(*self.rules.readable, *readable),
-            writable=(*self.rules.writable, *writable),
-        )
+    def rules_for_kernel(self, connection_file: Path) -> Rules:
+        """The rules for a kernel, which is made to `join`."""
+        return replace(self.rules, readable=(*self.rules.readable, str(connection_file)))
+
+    def rules_for_program(self) -> Rules:
+        """The rules for a program, which joins by itself before it is one."""
+        return replace(self.rules, group_files=self._group.files)
+
+    def join(self, pid: int) -> None:
+        """Have a process that runs no code yet count among those of the sandbox; raises OSError."""
+        self._group.add(pid)
 
     def reaches(self, path: str) -> bool:
         """Whether code can read what lies at a path."""
@@ -120,9 +126,12 @@ class RunningSandbox:
         self._closing.close()
 
     def listen(self, on_too_much: OnTooMuch) -> None:
-        """Have a function told when code uses too much."""
+        """Have a function told when code uses too much; called before the code runs."""
         with self._lock:
             self._listeners.append(on_too_much)
+            watches, self._watches = self._watches, []
+        for watch in watches:
+            watch.start()
 
     def forget(self, on_too_much: OnTooMuch) -> None:
         """Tell it no more."""
@@ -134,7 +143,7 @@ class RunningSandbox:
         return {name: self._group.count_met(name) for name in ("memory", "pids")}
 
     def describe_met(self, before: dict[str, int]) -> list[str]:
-        """Say which limits were met since they were counted."""
+        """Say which limits were met since they were counted, and count them again."""
         now, settings = self.count_met(), self._settings
         messages = []
         if now["memory"] > before["memory"] and settings.memory_bytes is not None:
@@ -147,27 +156,21 @@ class RunningSandbox:
                 "The limit of processes and threads of the sandbox was met"
                 f" ({settings.process_count})."
             )
+        before.update(now)
         return messages
 
-    def _watch(self, undo: contextlib.ExitStack) -> None:
+    def _make_watches(self) -> Iterator[FolderWatch | _ProcessorWatch]:
+        """They begin with the first listener: until then no code runs."""
         disk_bytes, cpu_seconds = self._settings.disk_bytes, self._settings.cpu_seconds
         if disk_bytes is not None:
             for folder, what in (
                 (Path(self.rules.working_folder), "the working folder"),
                 (self.temporary_folder, "the folder for temporary files"),
             ):
-                watch = FolderWatch(
-                    folder,
-                    FolderLimit(disk_bytes, files=None),
-                    _growth_teller(self._tell, what, disk_bytes),
-                    "sandbox",
-                )
-                undo.callback(watch.stop)
-                watch.start()
+                tell = _growth_teller(self._tell, what, disk_bytes)
+                yield FolderWatch(folder, FolderLimit(disk_bytes, files=None), tell, "sandbox")
         if cpu_seconds is not None and self._group.cpu_seconds is not None:
-            clock = _ProcessorWatch(self._group, cpu_seconds, self._tell)
-            undo.callback(clock.stop)
-            clock.start()
+            yield _ProcessorWatch(self._group, cpu_seconds, self._tell)
 
     def _tell(self, message: str) -> None:
         with self._lock:
