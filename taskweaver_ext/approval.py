@@ -16,7 +16,8 @@ from typing import Literal, TypeAlias
 
 from taskweaver_ext.ces.execution.results import ExecutionId
 from taskweaver_ext.config.settings import ApprovalMode
-from taskweaver_ext.events.questions import Answer, Questions
+from taskweaver_ext.errors import TaskWeaverError
+from taskweaver_ext.events.questions import CANCELLED, Answer, Questions
 
 ApprovalScope: TypeAlias = Literal["shell", "all"]
 ShellPolicy: TypeAlias = Literal["runs", "asks", "refused"]
@@ -131,18 +132,22 @@ class Approval:
 
     def _ask_person(self, request: ApprovalRequest, execution_id: ExecutionId) -> ApprovalAnswer:
         ask = self.ask
+        failures: list[TaskWeaverError] = []
         if self.questions is None:
             assert ask is not None
-            return _read(_call(ask, request))
-        answer = self.questions.ask(
-            "approval",
-            f"Run this {request.language} code?",
-            execution_id,
-            None if ask is None else lambda: _call(ask, request),
-            language=request.language,
-            code=request.code,
-            reasons=[request.reason] if request.reason else [],
-        )
+            answer = _call(ask, request, failures)
+        else:
+            answer = self.questions.ask(
+                "approval",
+                f"Run this {request.language} code?",
+                execution_id,
+                None if ask is None else lambda: _call(ask, request, failures),
+                language=request.language,
+                code=request.code,
+                reasons=[request.reason] if request.reason else [],
+            )
+        if failures:
+            raise failures[0]
         return _read(answer)
 
     def _needs_approval(self, language: str, code: str, *, is_verified: bool) -> bool:
@@ -159,10 +164,17 @@ class Approval:
         return any(fnmatch.fnmatchcase(command, pattern) for pattern in self.always_allowed)
 
 
-def _call(ask: Ask, request: ApprovalRequest) -> Answer:
-    """Ask the frontend, and say what it decided in the words of questions."""
+def _call(ask: Ask, request: ApprovalRequest, failures: list[TaskWeaverError]) -> Answer:
+    """Ask the frontend, and say what it decided in the words of questions.
+
+    Args:
+        failures: Where an error of ours goes that ends the round.
+    """
     try:
         decided = ask(request)
+    except TaskWeaverError as error:
+        failures.append(error)
+        return CANCELLED
     except Exception:  # a frontend that fails must not run the code
         _logger.exception("Asking for approval failed; the code is not run.")
         return Answer("refused", "Asking for approval failed.")

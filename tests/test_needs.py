@@ -131,7 +131,7 @@ def test_an_engine_that_runs_no_container_is_asked_once_and_its_tests_are_skippe
 
     assert run.returncode == 0, run.stdout
     (skipped,) = [line for line in run.stdout.splitlines() if line.startswith("SKIPPED")]
-    assert skipped.startswith("SKIPPED [6]")
+    assert skipped.startswith("SKIPPED [7]")
     assert "runs no container" in skipped
     assert "operation not permitted" in skipped
     assert "tried again" not in run.stdout
