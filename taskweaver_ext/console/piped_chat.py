@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import cast
 
+from taskweaver_ext.ces.execution.events import DisplayProduced, DisplayUpdated, ExecutionEvent
 from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from taskweaver_ext.chat.requests import Mode, parse_request
 from taskweaver_ext.console.commands import Commands
-from taskweaver_ext.console.execution_text import ExecutionText
+from taskweaver_ext.console.execution_notes import ExecutionNotes
 from taskweaver_ext.console.request_runner import RequestRunner
 from taskweaver_ext.console.rows import NO_LIMIT, Painter
 from taskweaver_ext.console.transcript import Transcript
@@ -24,6 +25,34 @@ from taskweaver_ext.events.types import (
     SessionEventType,
 )
 from taskweaver_ext.roles.base.role import USER
+from taskweaver_ext.tools.display_text import plain_display
+
+
+class _OwnRun:
+    """Code of the user's own: it writes as it is; what else it does gets lines of its own."""
+
+    def __init__(self, write: Callable[[StreamName, str], object]) -> None:
+        self._write = write
+        self._notes = ExecutionNotes()
+        self._is_mid_line = False
+
+    def output(self, stream: StreamName, text: str) -> None:
+        """Pass on what it wrote."""
+        self._is_mid_line = not text.endswith("\n")
+        self._write(stream, text)
+
+    def event(self, event: ExecutionEvent) -> None:
+        """Say what else it does; what is printed stays, so an update is one more display."""
+        if isinstance(event, DisplayProduced | DisplayUpdated):
+            self._add("stdout", plain_display(event.bundle))
+        for stream, text in self._notes.notes_on(event):
+            self._add(stream, text)
+
+    def _add(self, stream: StreamName, text: str) -> None:
+        if text:
+            start = "\n" if self._is_mid_line else ""
+            self._is_mid_line = False
+            self._write(stream, f"{start}{text.rstrip()}\n")
 
 
 class PlainTranscript(Transcript):
@@ -42,7 +71,7 @@ class PlainTranscript(Transcript):
             NO_LIMIT, 24, Painter(has_color=False), rows_in_full=NO_LIMIT, on_answer=on_answer
         )
         self._write = write
-        self._own_posts: dict[PostId, ExecutionText] = {}
+        self._own_posts: dict[PostId, _OwnRun] = {}
         """Also those that have ended: what they started may still write."""
 
     def handle_post(
@@ -50,18 +79,15 @@ class PlainTranscript(Transcript):
     ) -> None:
         """Hear what happened to a post."""
         if type is PostEventType.post_start and cast(RoleExtra, extra)["role"] == USER:
-            self._own_posts[post_id] = ExecutionText()
-        text = self._own_posts.get(post_id)
-        if text is None:
+            self._own_posts[post_id] = _OwnRun(self._write)
+        run = self._own_posts.get(post_id)
+        if run is None:
             super().handle_post(type, msg, extra, post_id, round_id)
         elif type is PostEventType.post_execution_output:
             output = cast(ExecutionOutputExtra, extra)
-            text.wrote(output["text"])
-            self._write(output["stream"], output["text"])
+            run.output(output["stream"], output["text"])
         elif type is PostEventType.post_execution_event:
-            lines = text.lines_of(cast(ExecutionEventExtra, extra)["event"])
-            if lines is not None:
-                self._write(*lines)
+            run.event(cast(ExecutionEventExtra, extra)["event"])
 
     def handle_session(self, type: SessionEventType, msg: str, extra: EventExtra) -> None:
         """Hear what happened to the session."""

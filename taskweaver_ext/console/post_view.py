@@ -10,9 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from taskweaver_ext.approval import ApprovalRequest
-from taskweaver_ext.ces.execution.events import ExecutionEvent
+from taskweaver_ext.ces.execution.events import (
+    DisplayProduced,
+    DisplayUpdated,
+    ExecutionEvent,
+    OutputCleared,
+)
 from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
-from taskweaver_ext.console.execution_text import ExecutionText
+from taskweaver_ext.console.execution_notes import ExecutionNotes
 from taskweaver_ext.console.output_block import OutputBlock
 from taskweaver_ext.console.plan_filter import PlanFilter
 from taskweaver_ext.console.rows import (
@@ -34,6 +39,7 @@ from taskweaver_ext.conversation import UNKNOWN_ROLE, AttachmentId, AttachmentTy
 from taskweaver_ext.events.types import AttachmentExtra, CodeExecExtra
 from taskweaver_ext.roles.base.role import USER
 from taskweaver_ext.text.terminal import message_text
+from taskweaver_ext.tools.display_text import plain_display
 
 _NOT_SHOWN = {AttachmentType.reply_type, AttachmentType.shared_memory_entry}
 _PLANS = {AttachmentType.init_plan, AttachmentType.plan}
@@ -89,7 +95,7 @@ class PostView:
         self._plan: AttachmentExtra | None = None
         """The plan that is being written."""
         self._has_output = False
-        self._execution_text = ExecutionText()
+        self._notes = ExecutionNotes()
         self._status_shown = False
         self._timings = ""
         self._verdict = ""
@@ -142,19 +148,38 @@ class PostView:
 
     def output(self, stream: StreamName, text: str, execution_id: ExecutionId) -> None:
         """Show what running code wrote."""
-        self._begin_frame()
-        if not isinstance(self._open, OutputBlock) or self._open_key != execution_id:
-            self._finish_open()
-            self._open, self._open_key = self._new_output(self._width), execution_id
-        self._has_output = True
-        self._execution_text.wrote(text)
-        self.rows += self._open.feed(stream, text)
+        self.rows += self._output_block(execution_id).feed(stream, text)
 
     def execution_event(self, event: ExecutionEvent) -> None:
         """Show what else running code does."""
-        if lines := self._execution_text.lines_of(event):
-            stream, text = lines
-            self.output(stream, text, event.execution_id)
+        match event:
+            case DisplayProduced():
+                if text := plain_display(event.bundle):
+                    block = self._output_block(event.execution_id)
+                    self.rows += block.add("stdout", text, event.display_id)
+            case DisplayUpdated():
+                block = self._output_block(event.execution_id)
+                self.rows += block.update(event.display_id, plain_display(event.bundle))
+            case OutputCleared():
+                if isinstance(self._open, OutputBlock):
+                    self._open.clear(wait=event.wait)
+            case _:
+                for stream, text in self._notes.notes_on(event):
+                    self.rows += self._output_block(event.execution_id).add(stream, text)
+
+    def settle(self) -> None:
+        """Let what is complete be final."""
+        if isinstance(self._open, OutputBlock):
+            self.rows += self._open.settle()
+
+    def _output_block(self, execution_id: ExecutionId) -> OutputBlock:
+        """The block of an execution, which is open from now on."""
+        self._begin_frame()
+        self._has_output = True
+        if not isinstance(self._open, OutputBlock) or self._open_key != execution_id:
+            self._finish_open()
+            self._open, self._open_key = self._new_output(self._width), execution_id
+        return self._open
 
     def code_exec(self, text: str, extra: CodeExecExtra) -> None:
         """Show a piece of the code being written and run."""
