@@ -24,6 +24,11 @@ class ExecutionNotes:
 
     def __init__(self) -> None:
         self._said: set[str] = set()
+        self._named: set[str] = set()
+
+    def has_named(self, path: str) -> bool:
+        """Whether the place of a file has been said."""
+        return any(path.endswith(named) for named in self._named)
 
     def notes_on(self, event: ExecutionEvent) -> list[tuple[StreamName, str]]:
         """Return what is to be said of an event: texts, each with the stream it goes to."""
@@ -33,6 +38,7 @@ class ExecutionNotes:
                 return [(stream, f"[{event.level}] {event.tag}: {event.message}")]
             case ArtifactProduced():
                 artifact = event.artifact
+                self._named.add(artifact.file_name or artifact.name)
                 what = "Picture" if artifact.mime_type.startswith("image/") else "Saved"
                 return [("stdout", f"[{what}] {artifact.file_name or artifact.name}")]
             case StatusChanged() if event.status in _STATUSES_TO_SAY:

@@ -11,11 +11,13 @@ from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUP
 from taskweaver_ext.chat.requests import Mode, parse_request
 from taskweaver_ext.console.commands import Commands
 from taskweaver_ext.console.execution_notes import ExecutionNotes
+from taskweaver_ext.console.late_output_view import TITLE_CELLS
 from taskweaver_ext.console.request_runner import RequestRunner
-from taskweaver_ext.console.rows import NO_LIMIT, Painter
+from taskweaver_ext.console.rows import NO_LIMIT, Painter, clip
 from taskweaver_ext.console.transcript import Transcript
-from taskweaver_ext.conversation import PostId, RoundId
+from taskweaver_ext.conversation import AttachmentType, PostId, RoundId
 from taskweaver_ext.events.types import (
+    AttachmentExtra,
     EventExtra,
     ExecutionEventExtra,
     ExecutionOutputExtra,
@@ -32,6 +34,8 @@ class _OwnRun:
     """Code of the user's own: it writes as it is; what else it does gets lines of its own."""
 
     def __init__(self, write: Callable[[StreamName, str], object]) -> None:
+        self.title = ""
+        """The first line of its code."""
         self._write = write
         self._notes = ExecutionNotes()
         self._is_mid_line = False
@@ -73,6 +77,8 @@ class PlainTranscript(Transcript):
         self._write = write
         self._own_posts: dict[PostId, _OwnRun] = {}
         """Also those that have ended: what they started may still write."""
+        self._late_run: _OwnRun | None = None
+        """Whose late output was written last, with nothing else since."""
 
     def handle_post(
         self, type: PostEventType, msg: str, extra: EventExtra, post_id: PostId, round_id: RoundId
@@ -83,7 +89,11 @@ class PlainTranscript(Transcript):
         run = self._own_posts.get(post_id)
         if run is None:
             super().handle_post(type, msg, extra, post_id, round_id)
+        elif type is PostEventType.post_attachment_update:
+            if cast(AttachmentExtra, extra)["type"] is AttachmentType.reply_content:
+                run.title = run.title or msg.strip().partition("\n")[0]
         elif type is PostEventType.post_execution_output:
+            self._late_run = None
             output = cast(ExecutionOutputExtra, extra)
             run.output(output["stream"], output["text"])
         elif type is PostEventType.post_execution_event:
@@ -93,7 +103,10 @@ class PlainTranscript(Transcript):
         """Hear what happened to the session."""
         if type is SessionEventType.session_late_output:
             late = cast(LateOutputExtra, extra)
-            if PostId(late["execution_id"]) in self._own_posts:
+            if run := self._own_posts.get(PostId(late["execution_id"])):
+                if run is not self._late_run:
+                    self._late_run = run
+                    self.say(f"[Late output of {clip(run.title, TITLE_CELLS)}]")
                 self._write(late["stream"], late["text"])
                 return
         super().handle_session(type, msg, extra)

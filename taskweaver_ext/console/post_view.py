@@ -19,6 +19,11 @@ from taskweaver_ext.ces.execution.events import (
 from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
 from taskweaver_ext.console.execution_notes import ExecutionNotes
 from taskweaver_ext.console.output_block import OutputBlock
+from taskweaver_ext.console.panel_text import (
+    describe_contract,
+    describe_status,
+    describe_timings,
+)
 from taskweaver_ext.console.plan_filter import PlanFilter
 from taskweaver_ext.console.rows import (
     BOLD,
@@ -31,7 +36,6 @@ from taskweaver_ext.console.rows import (
     RED,
     YELLOW,
     Painter,
-    cell_width,
     framed,
 )
 from taskweaver_ext.console.text_block import TextBlock
@@ -135,6 +139,8 @@ class PostView:
         if text and kind in _PLANS:
             self._plan = extra
             text = self._plans.feed(text)
+        if kind is AttachmentType.artifact_paths:
+            text = "\n".join(path for path in text.split("\n") if not self._notes.has_named(path))
         if kind in _NOT_SHOWN or (is_code and (self._is_of_user or self._repeats("reply"))):
             return
         if kind is AttachmentType.stop:
@@ -191,7 +197,7 @@ class PostView:
             case "code_exec.code":
                 self._show_code(text, extra)
             case "code_exec.contract":
-                self._show_contract(extra.get("payload") or {})
+                self.item("contract", describe_contract(extra.get("payload") or {}))
             case "code_exec.status":
                 self._receive_status(extra.get("payload") or {})
 
@@ -312,35 +318,13 @@ class PostView:
             if extra["completed"]:
                 self._finish_open()
 
-    def _show_contract(self, payload: Mapping[str, Any]) -> None:
-        files = payload.get("contract") or []
-        table = [
-            [str(file.get(name) or "") for name in ("filename", "mime", "visibility")]
-            for file in files
-        ]
-        widths = [max(map(cell_width, column)) for column in zip(*table, strict=True)]
-        lines = []
-        for cells, file in zip(table, files, strict=True):
-            padded = [
-                cell + " " * (width - cell_width(cell))
-                for cell, width in zip(cells, widths, strict=True)
-            ]
-            lines.append("  ".join([*padded, str(file.get("description") or "")]).rstrip())
-        count = f"{len(files)} file{'s' if len(files) != 1 else ''} promised"
-        self.item("contract", "\n".join([count, *lines]))
-
     def _receive_status(self, payload: Mapping[str, Any]) -> None:
-        status = payload.get("status")
-        self.status = {"gen": "writing code", "exec": "running code"}.get(str(status), "")
-        timings = payload.get("timings") or {}
-        parts = [
-            f"{what} in {timings[name] / 1000:.1f} s"
-            for name, what in (("codegen", "written"), ("exec", "ran"))
-            if timings.get(name) is not None
-        ]
-        self._timings = ", ".join(parts) if status in ("done", "error") else ""
+        self.status = describe_status(payload)
+        self._timings = describe_timings(payload)
         error = payload.get("error")
-        if status == "error" and isinstance(error, Mapping) and not self._status_shown:
+        if self._status_shown or payload.get("status") != "error":
+            return
+        if isinstance(error, Mapping):
             self._finish_open()
             if not error.get("managed"):
                 self.item("error", str(error.get("message") or error.get("code")), color=RED)
