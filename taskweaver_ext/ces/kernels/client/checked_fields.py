@@ -54,10 +54,10 @@ class CheckedFields:
 
     def count(self, name: str) -> int:
         """The number in a field: one that counts something."""
-        number = self.whole_number(name)
-        if number is None or number < 0:
+        value = self._part.get(name)
+        if type(value) is not int or not 0 <= value < _MOST:
             raise self._wrong(name, "no number of bytes")
-        return number
+        return value
 
     def whole_number(self, name: str) -> int | None:
         """The whole number in a field; None without one."""

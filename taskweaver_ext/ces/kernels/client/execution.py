@@ -41,7 +41,7 @@ from taskweaver_ext.text.redaction import Redactor
 from taskweaver_ext.text.terminal import strip_terminal
 from taskweaver_ext.text.truncation import shorten_middle
 
-_MAX_DISPLAY_CHARACTERS = 32 << 20
+_MAX_DISPLAY_CHARACTERS = 24 << 20
 _MAX_TEXT_CHARACTERS = 1 << 20
 _MAX_DISPLAYS = 10_000
 _MAX_LOG_RECORDS = 10_000
@@ -152,7 +152,7 @@ class Execution(RecordedRun):
             for artifact in self._artifacts.save_images(self.id, number, bundle):
                 self._add_artifact(artifact)
         characters = _characters_in([bundle, display.metadata])
-        if len(self.result.displays) < _MAX_DISPLAYS and self._has_room_for(characters):
+        if self._has_room_for(characters, displays=1):
             self.result.displays.append(display)
             if display.display_id is not None:
                 self._displays.setdefault(display.display_id, []).append(display)
@@ -167,9 +167,12 @@ class Execution(RecordedRun):
             characters,
         )
 
-    def _has_room_for(self, characters: int) -> bool:
+    def _has_room_for(self, characters: int, displays: int = 0) -> bool:
         """Count what a result is to hold more of (or less, below zero), if it can."""
-        has_room = self._display_characters + characters <= _MAX_DISPLAY_CHARACTERS
+        has_room = (
+            self._display_characters + characters <= _MAX_DISPLAY_CHARACTERS
+            and len(self.result.displays) + displays <= _MAX_DISPLAYS
+        )
         if has_room:
             self._display_characters += characters
         else:
