@@ -81,6 +81,7 @@ def _events_of_round(one: Round) -> Iterator[TaskWeaverEvent]:
     yield say(RoundEventType.round_start, "Round started", details)
     for post in posts if is_run else posts[1:]:
         yield from _events_of_post(one, post)
+        yield say(RoundEventType.round_new_post, "", {"post": post.to_dict()})
     if one.error and one.state == "failed":
         yield say(RoundEventType.round_error, one.error, {})
     state: RoundState = "failed" if one.state == "created" else one.state
