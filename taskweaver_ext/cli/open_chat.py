@@ -30,7 +30,6 @@ from taskweaver_ext.console.screen import PlainScreen, TerminalScreen
 
 _STDOUT = 1
 _STDERR = 2
-_HISTORY_FILE = ".taskweaver_history"
 
 
 def open_chat(project: Path | None, kernel: str | None) -> int:
@@ -54,7 +53,7 @@ def _is_interactive() -> bool:
 
 
 def _chat_on_terminal(source: ProjectSessions, settings: config.Config) -> int:
-    history_path = settings.app_base_dir / _HISTORY_FILE
+    history_path = settings.history_file
     is_local = KERNEL_MODES[settings.execution_service.kernel_mode].programs == "here"
     is_first_chat = not history_path.exists()
     chat = ConsoleChat(

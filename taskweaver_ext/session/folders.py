@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import IO
 
+from taskweaver_ext.events.journal_lines import JOURNAL
 from taskweaver_ext.machine.private_files import open_private
 
 if sys.platform != "win32":
@@ -77,8 +78,8 @@ def remove_old_folders(workspace: Path, keep_days: float) -> list[Path]:
 
 
 def last_used(folder: Path) -> float:
-    """When something was last made or removed in a session's folder."""
-    places = [folder, folder / "cwd", folder / "ces"]
+    """When something was last written down, made or removed in a session's folder."""
+    places = [folder, folder / "cwd", folder / "ces", folder / JOURNAL]
     return max((place.stat().st_mtime for place in places if place.exists()), default=0.0)
 
 

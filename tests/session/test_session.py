@@ -542,7 +542,7 @@ def test_rounds_are_kept_in_the_sessions_folder(tmp_path: Path) -> None:
         session = app.get_session("mine")
         chat_round = session.send_message("hi")
 
-    folder = tmp_path / "p" / "workspace" / "sessions" / "mine"
+    folder = session.session_dir
     kept = json.loads((folder / f"mine_{chat_round.id}.json").read_text())
     assert Round.from_dict(kept) == chat_round
     assert list(folder.glob("planner_prompt_log_*.json"))
