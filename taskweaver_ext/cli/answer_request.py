@@ -11,6 +11,7 @@ from pathlib import Path
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from taskweaver_ext.chat.project_sessions import ProjectSessions
+from taskweaver_ext.cli.choose_session import say_how_to_resume
 from taskweaver_ext.cli.init import find_template
 from taskweaver_ext.cli.kernel_place import say_where_code_runs
 from taskweaver_ext.cli.project_log import logging_to_project
@@ -39,6 +40,7 @@ def answer_request(
     files: Sequence[Path],
     kernel: str | None,
     approve: ApprovalMode,
+    resume: str | None = None,
 ) -> int:
     """Ask the agent, show its work on standard error, then its answer; return the exit code."""
     arguments = {"execution_service.kernel_mode": kernel}
@@ -52,11 +54,12 @@ def answer_request(
         runner = _make_runner(app, answers, is_live=is_live)
         if is_live:
             stack.enter_context(echo_off(runner.display.suspend_soon))
-        runner.start(signals.pass_to)
+        runner.start(signals.pass_to, resume)
         stack.callback(runner.close)
         runner.files += [path.absolute() for path in files]
         runner.session.approval.mode = approve
         chat_round = runner.ask_agent(text)
+    say_how_to_resume(runner.how_to_resume)
     _show(answers)
     if runner.was_stopped:
         return EXIT_INTERRUPTED

@@ -81,6 +81,13 @@ class SavedSession:
                 return reader.numbers_of(kind)
         return [event.seq for event in self.events() if event.t is kind]
 
+    def last_seq(self) -> int:
+        """The number of the newest event, 0 before the first."""
+        if self._has_journal:
+            with JournalReader(self.folder) as reader:
+                return reader.last_seq
+        return max((event.seq for event in self.events()), default=0)
+
     def title(self) -> str:
         """The first words of the first request."""
         for start in self.round_starts()[:1]:
