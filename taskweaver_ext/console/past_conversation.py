@@ -41,9 +41,8 @@ def show_end_of(saved: SavedSession, display: Display) -> None:
     first = starts[-SHOWN_ROUNDS:][0]
     earlier = len(starts[:-SHOWN_ROUNDS])
     if earlier:
-        past.transcript.say(
-            f"({earlier} earlier; taskweaver-ext sessions show has them)", color=DIM
-        )
+        where = f"taskweaver-ext sessions show {saved.session_id}"
+        past.transcript.say(f"({earlier} earlier requests: {where})", color=DIM)
     has_output = saved.last_seq() - first <= MAX_SHOWN_EVENTS
     for event in saved.events(after=first - 1, with_output=has_output):
         past.handle(event)

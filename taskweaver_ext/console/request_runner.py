@@ -147,9 +147,7 @@ class RequestRunner:
     @property
     def how_to_resume(self) -> str:
         """What to type to continue this session another time; empty where nothing was said."""
-        if not self.session.rounds:
-            return ""
-        return f"taskweaver-ext chat --resume {self.session.session_id}"
+        return self.source.how_to_resume(self.session) if self.session.rounds else ""
 
     def show_past(self) -> None:
         """Show the end of the conversation that a session has had."""

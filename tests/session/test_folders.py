@@ -9,11 +9,11 @@ from pathlib import Path
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.session.folders import (
     SECONDS_PER_DAY,
-    FolderInUse,
     remove_old_folders,
     session_folders,
     size_of,
 )
+from taskweaver_ext.session.ownership import SessionLock
 
 
 def _session(workspace: Path, name: str, age_days: float) -> Path:
@@ -42,11 +42,11 @@ def test_only_what_was_not_used_for_long_enough_is_removed(tmp_path: Path) -> No
 
 def test_the_folder_of_a_living_session_stays(tmp_path: Path) -> None:
     old = _session(tmp_path, "old", 10)
-    in_use = FolderInUse(old)
+    lock = SessionLock(old)
     _make_old(old)
 
     kept = remove_old_folders(tmp_path, 7)
-    in_use.close()
+    lock.close()
     removed = remove_old_folders(tmp_path, 7)
 
     assert kept == []
