@@ -11,7 +11,6 @@ from pathlib import Path
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from taskweaver_ext.chat.project_sessions import ProjectSessions
-from taskweaver_ext.cli.choose_session import say_how_to_resume
 from taskweaver_ext.cli.init import find_template
 from taskweaver_ext.cli.kernel_place import say_where_code_runs
 from taskweaver_ext.cli.project_log import logging_to_project
@@ -59,7 +58,7 @@ def answer_request(
         runner.files += [path.absolute() for path in files]
         runner.session.approval.mode = approve
         chat_round = runner.ask_agent(text)
-    say_how_to_resume(runner.how_to_resume)
+        runner.say_how_to_resume()
     _show(answers)
     if runner.was_stopped:
         return EXIT_INTERRUPTED

@@ -1,4 +1,4 @@
-"""Finds out which session a person wants to continue, and says how that is done."""
+"""Finds out which session a person wants to continue."""
 
 from __future__ import annotations
 
@@ -35,9 +35,3 @@ def choose_session(workspace: Path) -> str:
     numbers = click.IntRange(1, len(sessions))
     chosen: int = click.prompt("Which one?", type=numbers, default=1, err=True)
     return sessions[chosen - 1].session_id
-
-
-def say_how_to_resume(how: str) -> None:
-    """Say on standard error what continues a session, if there is anything to be continued."""
-    if how:
-        click.echo(f"Continue with: {how}", err=True)

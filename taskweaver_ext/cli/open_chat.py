@@ -14,7 +14,7 @@ from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.ces.kernels.modes import KERNEL_MODES
 from taskweaver_ext.chat.exit_codes import EXIT_INTERRUPTED
 from taskweaver_ext.chat.project_sessions import ProjectSessions
-from taskweaver_ext.cli.choose_session import choose_session, say_how_to_resume
+from taskweaver_ext.cli.choose_session import choose_session
 from taskweaver_ext.cli.init import find_template
 from taskweaver_ext.cli.kernel_place import say_where_code_runs
 from taskweaver_ext.cli.project_log import logging_to_project
@@ -96,7 +96,8 @@ def _chat_through_pipes(source: ProjectSessions, resume: str | None) -> int:
         stack.callback(runner.close)
         exit_code = PipedChat(runner).run(_lines_of(lines))
         streams.say_failure()
-        say_how_to_resume(runner.how_to_resume)
+        if streams.failure is None:
+            runner.say_how_to_resume()
         return EXIT_INTERRUPTED if signals.count else exit_code
 
 

@@ -79,8 +79,7 @@ class ConsoleChat:
                 if self._resume is not None:
                     self._runner.show_past()
                 self._listen()
-                if how := self._runner.how_to_resume:
-                    self._display.say(f"Continue with: {how}", color=DIM)
+                self._runner.say_how_to_resume()
             finally:
                 try:
                     self._display.settle()

@@ -144,10 +144,11 @@ class RequestRunner:
                 self.session.rounds.append(one)
             self._on_execution_thread(end_demo)
 
-    @property
-    def how_to_resume(self) -> str:
-        """What to type to continue this session another time; empty where nothing was said."""
-        return self.source.how_to_resume(self.session) if self.session.rounds else ""
+    def say_how_to_resume(self) -> None:
+        """Say what continues the session another time, if there is anything to be continued."""
+        if self.session.rounds and not self.is_abandoned:
+            how = self.source.how_to_resume(self.session)
+            self.display.say(f"Continue with: {how}", color=DIM)
 
     def show_past(self) -> None:
         """Show the end of the conversation that a session has had."""

@@ -108,11 +108,13 @@ def test_offsets_are_true_when_the_display_was_too_slow(tmp_path: Path) -> None:
 
 
 def test_a_session_that_is_opened_again_goes_on_numbering(tmp_path: Path) -> None:
+    folder = Path()
     for _ in range(3):
         with TaskWeaverApp(tmp_path, model=ScriptedModel([answer("hello")])) as app:
-            app.get_session("s1").send_message("hi")
+            session = app.get_session("s1")
+            session.send_message("hi")
+            folder = session.session_dir
 
-    folder = tmp_path / "workspace" / "sessions" / "s1"
     events = journaled(folder)
     starts = [event for event in events if event.t is SessionEventType.session_start]
     assert len(starts) == 3
