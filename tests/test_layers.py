@@ -27,7 +27,7 @@ ORDER = (
     *("ces.kernels", "ces.sessions", "ces"),
     *("tools", "conversation", "events", "llm", "streaming", "plugins", "approval"),
     *("roles.base", "roles.planner", "roles.code_interpreter", "roles.echo", "roles"),
-    *("session", "app", "demo", "chat", "console", "cli"),
+    *("session.blocks", "session", "app", "demo", "chat", "console", "cli"),
 )
 """Folders, and the modules beside them; a folder after those in it: none imports its parent."""
 
