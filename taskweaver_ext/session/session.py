@@ -19,6 +19,7 @@ from taskweaver_ext.config.settings import Config, ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Post, Round, RoundState
 from taskweaver_ext.errors import ConfigError, SessionError, TaskWeaverError
 from taskweaver_ext.events.emitter import SessionEventEmitter
+from taskweaver_ext.events.journal import Journal
 from taskweaver_ext.events.questions import Questions
 from taskweaver_ext.events.types import (
     QuestionId,
@@ -115,7 +116,13 @@ class Session:
         self.cwd = self.session_dir / "cwd"
         _make_folder(self.session_dir)
         _make_folder(self.cwd)
-        self.emitter = SessionEventEmitter()
+        self._journal = Journal(
+            self.session_dir,
+            session_id=session_id,
+            project=str(config.app_base_dir),
+            on_failure=self._say_notice,
+        )
+        self.emitter = SessionEventEmitter(self._journal)
         self.memory = Memory()
         """What the roles know."""
         self.rounds: list[Round] = []
@@ -412,9 +419,13 @@ class Session:
             self._executor.close()
             self.emitter.emit_session_event(SessionEventType.session_end, "Session ended")
         finally:
+            self._journal.close()
             self._folder_in_use.close()
             if self._on_end is not None:
                 self._on_end(self)
+
+    def _say_notice(self, message: str) -> None:
+        self.emitter.emit_session_event(SessionEventType.session_notice, message)
 
     def _close(self, role: Role) -> None:
         try:
