@@ -30,7 +30,7 @@ from taskweaver_ext.events.journal_lines import (
     seq_of,
 )
 from taskweaver_ext.events.lines_of_file import LinesOfFile
-from taskweaver_ext.events.types import TaskWeaverEvent
+from taskweaver_ext.events.types import EventType, TaskWeaverEvent
 from taskweaver_ext.machine.private_files import open_to_read
 
 _LONGEST_HEADER = 1 << 16
@@ -122,6 +122,12 @@ class JournalReader(Closeable):
                 otherwise such lines are not even parsed.
         """
         return self._events(self._offset_of(after), after, with_output=with_output)
+
+    def numbers_of(self, kind: EventType) -> list[int]:
+        """Give the numbers of all events of a kind, oldest first, without reading the others."""
+        lines = self._lines.backward_beginning_with(f'{{"event":"{kind.value}",'.encode())
+        numbers = [seq_of(line) for line in lines]
+        return [number for number in reversed(numbers) if number]
 
     def last_page(self, max_events: int) -> list[TaskWeaverEvent]:
         """Give the newest events, oldest first, without reading the rest."""

@@ -48,7 +48,7 @@ def read_rounds(folder: Path) -> Iterator[tuple[Round, float]]:
     for path in round_files(folder):
         try:
             content = read_json(path)
-            yield Round.from_dict(_with_known_types(content)), path.stat().st_mtime
+            yield Round.from_dict(_with_known_types(content)), changed_at(path)
         except (OSError, ValueError, ProtocolError) as error:
             _logger.warning("The round in %s cannot be read: %s", path, error)
 
@@ -136,14 +136,18 @@ def _with_known_types(content: object) -> Mapping[str, Any]:
     return content
 
 
+def changed_at(path: Path) -> float:
+    """When a file was written; 0 if it has just gone."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
 def _age(path: Path) -> tuple[str, float, str]:
     """Rounds are named by the second in which they began; then the file's time decides."""
     named = _ROUND_TIME.findall(path.name)
-    try:
-        changed_at = path.stat().st_mtime
-    except OSError:
-        changed_at = 0.0
-    return named[-1] if named else "", changed_at, path.name
+    return named[-1] if named else "", changed_at(path), path.name
 
 
 def _escaped(name: str) -> str:

@@ -42,6 +42,13 @@ VARIABLES_LOST = (
 """Goes to the agent with the first message after a session was continued."""
 
 
+FRESH_KERNEL = (
+    "This session was continued by a new process: variables and the shell's state are lost,"
+    " the conversation and files are there. The agent is told with your next request."
+)
+"""Told to people, once `VARIABLES_LOST` is on its way."""
+
+
 @dataclass(slots=True)
 class RebuiltSession:
     """What the events of a session come to."""
@@ -59,7 +66,7 @@ class RebuiltSession:
     open_post: PostId | None = None
     """Its post that was being written at the end, if one was."""
     has_variables: bool = False
-    """Whether code has run that the agent does not know to be without effect by now."""
+    """Whether code has run since people were last told that variables are lost."""
 
     @staticmethod
     def of(events: Iterable[TaskWeaverEvent]) -> RebuiltSession:
@@ -83,8 +90,8 @@ class RebuiltSession:
         match kind:
             case SessionEventType.session_context_update:
                 self.context_blocks = tuple(cast(ContextExtra, event.extra)["blocks"])
-                if VARIABLES_LOST in self.context_blocks:
-                    self.has_variables = False
+            case SessionEventType.session_notice if event.msg == FRESH_KERNEL:
+                self.has_variables = False
             case SessionEventType.session_memory_update:
                 self._receive_memory(event)
             case SessionEventType.session_question:

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from taskweaver_ext.errors import SessionError, TaskWeaverError
+from taskweaver_ext.events.journal_lines import JOURNAL
+from taskweaver_ext.events.journal_reader import JournalReader
 from taskweaver_ext.events.types import RoundEventType, TaskWeaverEvent
 from taskweaver_ext.session.folders import is_in_use, last_used, session_folders, size_of
-from taskweaver_ext.session.old_rounds import events_of_rounds, round_files
+from taskweaver_ext.session.old_rounds import changed_at, events_of_rounds, round_files
 
 MAX_TITLE_CHARS = 60
 _MAX_NAMED = 5
@@ -38,39 +40,54 @@ class SessionSummary:
 
 
 class SavedSession:
-    """A session's folder, to be read."""
+    """A session's folder, to be read: with a journal, or with rounds as JSON."""
 
     def __init__(self, folder: Path) -> None:
         """Look into a folder.
 
         Raises:
-            SessionError: No session has left anything there.
+            SessionError: No session has left anything there, or its journal cannot be read.
         """
         self.folder = folder
         self.session_id = folder.name
-        if not round_files(folder):
+        self.created_at = 0.0
+        """When the session began, in seconds since 1970."""
+        self._has_journal = (folder / JOURNAL).exists()
+        if self._has_journal:
+            with JournalReader(folder) as reader:
+                self.created_at = reader.created_at
+        elif files := round_files(folder):
+            self.created_at = changed_at(files[0])
+        else:
             raise SessionError(f"In {folder} there is no session that could be read.")
 
-    def events(self, after: int = 0) -> Iterator[TaskWeaverEvent]:
-        """All that the session said after the event number `after`, oldest first."""
-        return (event for event in events_of_rounds(self.folder) if event.seq > after)
+    def events(self, after: int = 0, *, with_output: bool = True) -> Iterator[TaskWeaverEvent]:
+        """All that the session said after the event number `after`, oldest first.
+
+        Args:
+            with_output: Whether what code wrote is wanted, which may be much.
+        """
+        if not self._has_journal:
+            yield from (event for event in events_of_rounds(self.folder) if event.seq > after)
+            return
+        with JournalReader(self.folder) as reader:
+            yield from reader.events(after, with_output=with_output)
 
     def round_starts(self) -> list[int]:
         """The numbers of the events that began a round, oldest first."""
-        return [event.seq for event in self.events() if event.t is RoundEventType.round_start]
+        kind = RoundEventType.round_start
+        if self._has_journal:
+            with JournalReader(self.folder) as reader:
+                return reader.numbers_of(kind)
+        return [event.seq for event in self.events() if event.t is kind]
 
-    @property
     def title(self) -> str:
         """The first words of the first request."""
-        for event in self.events():
-            if event.t is RoundEventType.round_start and "user_query" in event.extra:
-                return _first_words(event.extra["user_query"])
+        for start in self.round_starts()[:1]:
+            for event in self.events(after=start - 1):
+                if event.t is RoundEventType.round_start and "user_query" in event.extra:
+                    return _first_words(event.extra["user_query"])
         return ""
-
-    @property
-    def created_at(self) -> float:
-        """When the session began, in seconds since 1970."""
-        return round_files(self.folder)[0].stat().st_mtime
 
 
 def summarise(folder: Path) -> SessionSummary:
@@ -78,7 +95,7 @@ def summarise(folder: Path) -> SessionSummary:
     title, created_at, round_count, problem = "", 0.0, 0, ""
     try:
         saved = SavedSession(folder)
-        title, created_at, round_count = saved.title, saved.created_at, len(saved.round_starts())
+        title, created_at, round_count = saved.title(), saved.created_at, len(saved.round_starts())
     except (TaskWeaverError, OSError) as error:
         problem = str(error)
     used_at = last_used(folder)
