@@ -190,11 +190,13 @@ class PostEventProxy:
         text: str,
         execution_id: ExecutionId | None = None,
         offset: int = 0,
+        size: int | None = None,
     ) -> None:
         """Pass on what running code wrote; without an id, the execution has the post's.
 
         Args:
             offset: Where in the record of that stream the text begins, in bytes.
+            size: How many bytes of the record it is; None: the record may not have it.
         """
         details: ExecutionOutputExtra = {
             "stream": stream,
@@ -202,6 +204,8 @@ class PostEventProxy:
             "execution_id": ExecutionId(self.post.id) if execution_id is None else execution_id,
             "offset": offset,
         }
+        if size is not None:
+            details["size"] = size
         self._emit(PostEventType.post_execution_output, text, details)
 
     def emit_execution_event(self, event: ExecutionEvent) -> None:

@@ -36,11 +36,9 @@ _STREAMS = ("stdout", "stderr")
 def line_of_event(event: TaskWeaverEvent, folder: Path) -> bytes:
     """Return the line of an event; what the record in `folder` has is left to the record."""
     values = event_to_json(event)
-    if event.t is PostEventType.post_execution_output:
-        size = len(event.msg.encode("utf-8", "surrogatepass"))
-        if _is_recorded(values["extra"], size, folder):
-            values.pop("msg", None)
-            values["extra"]["size"] = size
+    is_output = event.t is PostEventType.post_execution_output
+    if is_output and _is_recorded(values["extra"], folder):
+        values.pop("msg", None)
     return line_of(values)
 
 
@@ -111,9 +109,8 @@ def event_of_line(line: bytes, texts: RecordTexts) -> TaskWeaverEvent | None:
     if values is None:
         return None
     extra = values.get("extra")
-    if line.startswith(OUTPUT_START) and isinstance(extra, dict) and "size" in extra:
+    if line.startswith(OUTPUT_START) and isinstance(extra, dict) and "msg" not in values:
         values["msg"] = texts.read(extra)
-        values["extra"] = {name: value for name, value in extra.items() if name != "size"}
     try:
         event = session_event_from_json(values)
     except ProtocolError:
@@ -121,10 +118,10 @@ def event_of_line(line: bytes, texts: RecordTexts) -> TaskWeaverEvent | None:
     return event if event.seq > 0 else None
 
 
-def _is_recorded(extra: Mapping[str, Any], size: int, folder: Path) -> bool:
-    path = _place(extra, folder)
+def _is_recorded(extra: Mapping[str, Any], folder: Path) -> bool:
+    path, end = _place(extra, folder), extra["offset"] + extra.get("size", 0)
     try:
-        return path is not None and path.stat().st_size >= extra["offset"] + size
+        return path is not None and "size" in extra and path.stat().st_size >= end
     except OSError:
         return False
 

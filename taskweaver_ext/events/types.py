@@ -239,6 +239,8 @@ class ExecutionOutputExtra(TypedDict):
     execution_id: ExecutionId
     offset: int
     """Where in the record of that stream the text begins, in bytes of its UTF-8."""
+    size: NotRequired[int]
+    """How many bytes of the record it is; left out where the record may not have it."""
 
 
 @final
