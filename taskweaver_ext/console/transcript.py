@@ -64,6 +64,7 @@ class Transcript(SessionEventHandlerBase):
         rows_in_full: int = ROWS_IN_FULL,
         open_lines: int = 0,
         on_answer: Callable[[str], object] | None = None,
+        can_expand: bool = True,
     ) -> None:
         """Begin with an empty screen.
 
@@ -72,6 +73,7 @@ class Transcript(SessionEventHandlerBase):
             open_lines: How many lines of running code stay among the live rows, where they can
                 still be replaced or cleared.
             on_answer: Takes answers for the user; without it they are drawn as Markdown.
+            can_expand: Whether a person can ask for what was collapsed.
         """
         self.rows: list[str] = []
         """Finished rows, until `pop_rows`."""
@@ -85,6 +87,7 @@ class Transcript(SessionEventHandlerBase):
         self._height = height
         self._rows_in_full = rows_in_full
         self._open_lines = open_lines
+        self._can_expand = can_expand
         self._on_answer = on_answer or self._draw_answer
         self._posts: dict[PostId, PostView] = {}
         self._late = LateOutputView(painter, self._new_late_output)
@@ -235,7 +238,7 @@ class Transcript(SessionEventHandlerBase):
         block = OutputBlock(
             width,
             self.painter,
-            number=self._output_count,
+            number=self._output_count if self._can_expand else 0,
             rows_in_full=self._rows_in_full,
             open_lines=open_lines,
             frames=frames,
