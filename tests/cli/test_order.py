@@ -123,7 +123,7 @@ def test_a_chat_says_below_what_cannot_be_replaced_any_more(chat: ChatTerminal) 
 
 def test_a_question_has_above_it_all_that_was_written(chat: ChatTerminal) -> None:
     chat.run("for n in range(3): print('choice', n)\nprint('end')\nx = input('which? ')")
-    chat.wait_for("which? ")
+    chat.wait_for("which?")
     chat.wait_for(" │   end")
 
     lines = chat.screen.all_lines
@@ -146,7 +146,7 @@ def test_a_person_learns_that_variables_were_lost(chat: ChatTerminal) -> None:
 
 def test_pictures_logs_and_late_output_are_shown(open_chat: OpenChat, project: Path) -> None:
     gate = project / "gate"
-    chat = open_chat(columns=200)
+    chat = open_chat(columns=400)  # so that no path is cut
     chat.run(
         "import base64\n"
         "from IPython.display import Image, display\n"
