@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import functools
 import importlib
 import json
 import logging
@@ -45,7 +44,8 @@ _MOST_CHANGES = 5
 
 def inputs_for(target: str) -> list[bytes]:
     """What reaches the most of a target's code, in few bytes; found by fuzzing."""
-    return [base64.b64decode(line) for line in (_DATA / f"fuzz_{target}.txt").open()]
+    lines = (_DATA / f"fuzz_{target}.txt").read_text().splitlines()
+    return [base64.b64decode(line) for line in lines]
 
 
 def changed(inputs: list[bytes], chance: random.Random) -> bytes:
@@ -111,13 +111,13 @@ class _Failures(logging.Handler):
         self.records.append(record)
 
 
-@functools.cache
-def _folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="taskweaver-fuzz-"))
-
-
 def read_frames(data: bytes) -> ExecutionResult:
     """Let a kernel say this, from its first frame to the result of an execution."""
+    with tempfile.TemporaryDirectory() as name:
+        return _read_frames(data, Path(name))
+
+
+def _read_frames(data: bytes, folder: Path) -> ExecutionResult:
     events: list[ExecutionEvent] = []
     execution = Execution(
         "",
@@ -126,8 +126,8 @@ def read_frames(data: bytes) -> ExecutionResult:
             on_event=events.append,
             on_input=lambda _prompt, _password: "",
         ),
-        sink=OutputSink(_folder() / "output", "e1"),
-        artifacts=ArtifactStore(_folder() / "artifacts", _folder()),
+        sink=OutputSink(folder / "output", "e1"),
+        artifacts=ArtifactStore(folder / "artifacts", folder),
         metadata={},
     )
     kernel: Any = _FedKernel(data)
