@@ -52,7 +52,10 @@ class SavedSession:
         self.session_id = folder.name
         self.created_at = 0.0
         """When the session began, in seconds since 1970."""
-        self._has_journal = (folder / JOURNAL).exists()
+        try:
+            self._has_journal = (folder / JOURNAL).exists()
+        except OSError as error:
+            raise SessionError(f"{folder} cannot be read: {error.strerror}.") from error
         if self._has_journal:
             with JournalReader(folder) as reader:
                 self.created_at = reader.created_at
