@@ -108,7 +108,7 @@ class _PullReader:
     def _read(self) -> None:
         while True:
             is_over = self._is_over.is_set()
-            self._emitter.wait(self._after, 1.0)
+            self._emitter.wait(self._after, 0.0 if is_over else 1.0)
             for event in (events := self._emitter.read(self._after)):
                 self._hear(event)
                 self._after = event.seq
