@@ -25,6 +25,7 @@ from taskweaver_ext.events.journal_lines import (
     JOURNAL,
     LONGEST_HEADER,
     OUTPUT_START,
+    RECORDS,
     RecordTexts,
     event_of_line,
     parsed_object,
@@ -62,7 +63,7 @@ class JournalReader(Closeable):
                 f"The folder {folder} has no journal that can be read ({error.strerror})."
             ) from error
         self._lines = LinesOfFile(self._descriptor)
-        self._texts = RecordTexts(folder)
+        self._texts = RecordTexts(folder / RECORDS)
         self.skipped_lines = 0
         """How many lines made no sense so far."""
         try:
