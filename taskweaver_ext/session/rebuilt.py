@@ -143,6 +143,8 @@ class RebuiltSession:
 
     def _start_round(self, event: TaskWeaverEvent) -> None:
         details = cast(RoundStartExtra, event.extra)
+        if self.open_round is not None:  # its end is missing, where a disk was full
+            self.open_round.change_round_state("failed")
         started = Round.create(details["user_query"], id=event.round_id)
         self.rounds.append(started)
         self.open_round = started

@@ -258,6 +258,19 @@ def test_a_round_that_was_cut_off_has_failed_and_says_so_once(tmp_path: Path) ->
     assert "hello" not in told  # which was half said
 
 
+def test_a_round_whose_end_was_not_written_has_failed(tmp_path: Path) -> None:
+    folder = ask(tmp_path, "s", "one")
+    ask(tmp_path, "s", "two")
+
+    events = SavedSession(folder).events()
+    rebuilt = RebuiltSession.of(
+        event for event in events if event.t is not RoundEventType.round_end
+    )
+
+    assert [one.state for one in rebuilt.rounds] == ["failed", "created"]
+    assert rebuilt.open_round is rebuilt.rounds[-1]
+
+
 def test_questions_that_were_left_open_are_cancelled(tmp_path: Path) -> None:
     with open_app(tmp_path) as app:
         session = app.get_session("s")
