@@ -52,6 +52,7 @@ class Commands:
             "reset": self._reset,
             "load": self._load,
             "save": self._save,
+            "export": self._export,
             "info": self._info,
             "mode": self._mode,
             "expand": self._expand,
@@ -133,6 +134,17 @@ class Commands:
         text = json.dumps(transcript, ensure_ascii=False, indent=2, default=str)
         path.write_text(text, encoding="utf-8", errors="replace")
         self._say(f"Saved {len(rounds)} round(s) to {path.absolute()}")
+
+    def _export(self, arguments: str) -> None:
+        words = _words(arguments)
+        names = [word for word in words if word != "--force"]
+        if len(names) != 1:
+            raise UsageError(
+                "/export [--force] FILE: its ending (.ipynb, .md, .html, .zip) decides."
+            )
+        path = Path(names[0]).expanduser()
+        done = self._runner.session.export(path, replaces="--force" in words)
+        self._say("\n".join([f"Exported to {done.path.absolute()}", *done.notes]))
 
     def _info(self, _arguments: str) -> None:
         runner = self._runner

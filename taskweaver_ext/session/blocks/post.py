@@ -312,5 +312,9 @@ class PostFold:
     def _all_notices(self) -> tuple[str, ...]:
         """All that a person should know, once each."""
         finished = self._finished
-        told = [notice.message for notice in finished.notices] if finished else []
+        told = [
+            notice.message
+            for notice in (finished.notices if finished else ())
+            if notice.kind != "truncated"  # that is about a result in memory
+        ]
         return tuple(dict.fromkeys([*self._notices, *told]))

@@ -96,7 +96,7 @@ def notice_markdown(notice: SessionNotice) -> str:
 def escaped_words(text: str) -> str:
     """A name or a title on one line, without any meaning in Markdown."""
     line = " ".join(plain(text).split())
-    return re.sub(r"([\\`*_{}\[\]<>()#+!|&~-])", r"\\\1", line)
+    return re.sub(r"([\\`*_{}\[\]<>#|&~])", r"\\\1", line)
 
 
 def _escaped_outside_code(text: str) -> str:
