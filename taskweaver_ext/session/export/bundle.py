@@ -32,15 +32,20 @@ FORMAT = 1
 DESCRIPTION = "bundle.json"
 CONTENT = "session"
 _RECORDS = re.compile(r"displays/[^/]+|ces/output/[^/]+|ces/artifacts/.+")
-_ROUND = re.compile(r"[^/]+_[^/]+\.json")
 _WORKING = "cwd/"
 _CHUNK_BYTES = 1024 * 1024
 
 
-def belongs_in_bundle(path: str) -> bool:
+def belongs_in_bundle(path: str, session_id: str) -> bool:
     """Whether a file beneath a session's folder may be part of a bundle."""
-    is_own = path == JOURNAL or _ROUND.fullmatch(path) or _RECORDS.fullmatch(path)
+    is_own = says_what_was_said(path, session_id) or _RECORDS.fullmatch(path)
     return path_parts(path) is not None and bool(is_own or path.startswith(_WORKING))
+
+
+def says_what_was_said(path: str, session_id: str) -> bool:
+    """Whether a file is a session's journal, or a round of it as JSON."""
+    is_round = path.startswith(f"{session_id}_") and path.endswith(".json") and "/" not in path
+    return path == JOURNAL or is_round
 
 
 def write_bundle(
@@ -53,9 +58,10 @@ def write_bundle(
         OSError: It cannot be written.
     """
     folder = source.folder.resolve()
-    listed = [name for name in sorted(list_files(folder).files) if belongs_in_bundle(name)]
+    all_files = sorted(list_files(folder).files)
+    listed = [name for name in all_files if belongs_in_bundle(name, source.session_id)]
     own = [name for name in listed if not name.startswith(_WORKING)]
-    if not any(name == JOURNAL or _ROUND.fullmatch(name) for name in own):
+    if not any(says_what_was_said(name, source.session_id) for name in own):
         raise SessionError(f"Nothing in {folder} could be taken back: there is no journal.")
     named, elsewhere = _artifact_files(source)
     working = [n for n in listed if n.startswith(_WORKING) and (with_files or n in named)]

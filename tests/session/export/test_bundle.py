@@ -81,6 +81,17 @@ def test_files_come_along_when_asked_for_and_links_never(tmp_path: Path) -> None
     assert (done.folder / "cwd" / "made.txt").read_text() == "by code"
 
 
+def test_only_what_was_said_and_made_is_in_a_bundle(tmp_path: Path) -> None:
+    path = tmp_path / "session.zip"
+    with real_session(tmp_path) as session:
+        session.export(path)
+
+    with zipfile.ZipFile(path) as bundle:
+        names = set(bundle.namelist())
+    assert {"bundle.json", f"session/{JOURNAL}"} <= names
+    assert not [name for name in names if "prompt_log" in name or "in_use" in name]
+
+
 def test_artifacts_come_along_and_are_found_where_they_are_now(tmp_path: Path) -> None:
     path = tmp_path / "session.zip"
     workspace = tmp_path / "here"
@@ -130,6 +141,7 @@ def test_an_id_that_is_taken_becomes_another(tmp_path: Path) -> None:
         "session/ces/output/a/b",
         "session/cwd/a\x01b",
         "other/journal.jsonl",
+        "session/planner_prompt_log_round-1.json",
         "session/cwd/" + "x" * 5_000,
     ],
 )
