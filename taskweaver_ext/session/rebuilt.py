@@ -8,7 +8,7 @@ model. Such a round is `failed`, which the model is told as of any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -36,15 +36,15 @@ from taskweaver_ext.roles.base.role import USER, RoleMemory
 CUT_OFF = "The program ended in the middle of this round."
 
 VARIABLES_LOST = (
-    "[Note: this session goes on in a new process. The Python variables and the shell of earlier"
-    " code are lost; define them again where they are needed. Files are still there.]"
+    "[Note: this session was interrupted and goes on with a new Python process and a new shell. The"
+    " variables of earlier code are lost; define again what is needed. Files are still there.]"
 )
 """Goes to the agent with the first message after a session was continued."""
 
 
 FRESH_KERNEL = (
-    "This session was continued by a new process: variables and the shell's state are lost,"
-    " the conversation and files are there. The agent is told with your next request."
+    "This session was continued: the variables and the shell of earlier code are lost, the"
+    " conversation and files are there. The agent is told with your next request."
 )
 """Told to people, once `VARIABLES_LOST` is on its way."""
 
@@ -158,9 +158,8 @@ class RebuiltSession:
             case PostEventType.post_end:
                 self.open_post = None
             case PostEventType.post_code_exec:
-                details = cast(CodeExecExtra, event.extra)
-                self.has_variables |= details["sub_type"] == "code_exec.status" and (
-                    "exec" in (details.get("payload") or {}).values()
-                )
+                payload = cast(CodeExecExtra, event.extra).get("payload")
+                is_running = isinstance(payload, Mapping) and payload.get("status") == "exec"
+                self.has_variables |= is_running
             case _:
                 pass
