@@ -52,6 +52,13 @@ def cache_home() -> Path | None:
     return Path(path) if os.path.isabs(path) else None
 
 
+def state_folder() -> Path:
+    """Where we keep what is this user's and outlives a program."""
+    path = os.environ.get("XDG_STATE_HOME", "")
+    home = Path(path) if os.path.isabs(path) else Path.home() / ".local" / "state"
+    return home / "taskweaver-ext"
+
+
 def tool_mode() -> ToolMode | None:
     """Which tools an agent is to be given, if the environment says so."""
     value = os.environ.get("TASKWEAVER_PY", "").lower()

@@ -14,7 +14,7 @@ from typing import Any
 from taskweaver_ext.ces.execution.artifacts import ArtifactStore
 from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.ces.execution.events import StatusChanged
-from taskweaver_ext.ces.execution.executor import RunOptions, new_execution_id
+from taskweaver_ext.ces.execution.executor import OnOutput, RunOptions, new_execution_id
 from taskweaver_ext.ces.execution.late_output import LateOutputs, OnLateOutput
 from taskweaver_ext.ces.execution.output_sink import OutputSink
 from taskweaver_ext.ces.execution.results import (
@@ -35,6 +35,13 @@ from taskweaver_ext.ces.sessions.session_folder import SessionFolder
 from taskweaver_ext.ces.sessions.session_info import SessionInfo, SessionState, memory_of
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
 from taskweaver_ext.ces.sessions.turns import Place, Purpose, Turns
+from taskweaver_ext.ces.sessions.variables import (
+    RestoredVariables,
+    SavedVariables,
+    SnapshotOptions,
+    VariableTransfer,
+    wait_for_kernel_to_answer,
+)
 from taskweaver_ext.errors import KernelDiedError, SessionError
 from taskweaver_ext.text.redaction import Redactor
 
@@ -199,7 +206,9 @@ class KernelSession:
                 self._tell_what_happened(execution)
                 return self._supervisor.count_death(self._run(execution))
 
-    def _execution(self, code: str, options: RunOptions, **command: object) -> Execution:
+    def _execution(
+        self, code: str, options: RunOptions, *, is_masked: bool = True, **command: object
+    ) -> Execution:
         return Execution(
             code,
             options,
@@ -208,7 +217,7 @@ class KernelSession:
             ),
             artifacts=self._artifacts,
             metadata={"session_variables": dict(self._variables), **command},
-            redactor=self._redactor,
+            redactor=self._redactor if is_masked else None,
         )
 
     def _tell_what_happened(self, execution: Execution) -> None:
@@ -315,6 +324,39 @@ class KernelSession:
             result = self._ask_runtime("describe_contents", {}, place.token, CONTENTS_SECONDS)
         return KernelContents.from_json("".join(result.stdout))
 
+    def save_variables(self, options: SnapshotOptions) -> SavedVariables:
+        """Write the variables of the kernel to a file."""
+        self._refuse_callbacks()
+
+        def save(on_answer: Callable[[], object]) -> SavedVariables:
+            with self._using("preparation", options.token):
+                if not self._kernel.is_there or self._kernel.is_dead:
+                    raise SessionError(
+                        f"Session {self._id!r} has no kernel now, and so no variables to save."
+                    )
+                return self._variable_transfer(options).save(on_answer)
+
+        return wait_for_kernel_to_answer(save, self._id, options)
+
+    def restore_variables(self, options: SnapshotOptions) -> RestoredVariables:
+        """Load the variables of a file into the kernel, starting one if there is none."""
+        self._refuse_callbacks()
+
+        def restore(_on_answer: object) -> RestoredVariables:
+            with self._using_kernel(options.token):
+                return self._variable_transfer(options).restore(self._folder.path / "ces")
+
+        return wait_for_kernel_to_answer(restore, self._id, options)
+
+    def _variable_transfer(self, options: SnapshotOptions) -> VariableTransfer:
+        return VariableTransfer(
+            session_id=self._id,
+            mode=self._mode,
+            ask_kernel=self._ask_runtime_unmasked,
+            options=options,
+            redactor=self._redactor,
+        )
+
     def update_variables(self, variables: Mapping[str, str]) -> None:
         """Set session variables; they travel with the next request."""
         self._variables.update(variables)
@@ -347,6 +389,25 @@ class KernelSession:
             token=token,
         )
         return self._run(self._execution("", options, command=command, arguments=arguments))
+
+    def _ask_runtime_unmasked(
+        self,
+        command: str,
+        arguments: dict[str, Any],
+        token: CancellationToken,
+        *,
+        on_output: OnOutput | None = None,
+    ) -> ExecutionResult:
+        """Ask for what is not for people, and would be spoilt by a mask."""
+        options = RunOptions(
+            execution_id=new_execution_id(f"{command}-{uuid.uuid4().hex[:8]}"),
+            on_output=on_output,
+            token=token,
+        )
+        execution = self._execution(
+            "", options, is_masked=False, command=command, arguments=arguments
+        )
+        return self._run(execution)
 
 
 def _cancelled(execution: Execution) -> ExecutionResult:
