@@ -204,8 +204,7 @@ class Commands:
             raise UsageError("/context [clear]: show or empty what the agent was told.")
         session = self._runner.session
         if arguments == "clear":
-            session.share([])
-            session.memory.rounds.clear()
+            session.forget()
             self._say("The agent has forgotten what was said. Variables and files are still there.")
             return
         said = len(session.memory.rounds)

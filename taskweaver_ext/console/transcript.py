@@ -63,12 +63,14 @@ class Transcript(SessionEventHandlerBase):
         *,
         rows_in_full: int = ROWS_IN_FULL,
         on_answer: Callable[[str], object] | None = None,
+        can_expand: bool = True,
     ) -> None:
         """Begin with an empty screen.
 
         Args:
             rows_in_full: How much output of an execution is shown before it is collapsed.
             on_answer: Takes answers for the user; without it they are drawn as Markdown.
+            can_expand: Whether a person can ask for what was collapsed.
         """
         self.rows: list[str] = []
         """Finished rows, until `pop_rows`."""
@@ -81,6 +83,7 @@ class Transcript(SessionEventHandlerBase):
         self._width = width
         self._height = height
         self._rows_in_full = rows_in_full
+        self._can_expand = can_expand
         self._on_answer = on_answer or self._draw_answer
         self._posts: dict[PostId, PostView] = {}
         self._late = LateOutputView(painter, lambda frames: self._new_output(self._width, frames))
@@ -215,7 +218,7 @@ class Transcript(SessionEventHandlerBase):
         block = OutputBlock(
             width,
             self.painter,
-            number=self._output_count,
+            number=self._output_count if self._can_expand else 0,
             rows_in_full=self._rows_in_full,
             frames=frames,
         )

@@ -69,20 +69,21 @@ def remove_old_folders(workspace: Path, keep_days: float) -> list[Path]:
     limit = time.time() - keep_days * SECONDS_PER_DAY
     removed = []
     for folder in session_folders(workspace):
-        if _last_used(folder) < limit and not _is_in_use(folder):
+        if last_used(folder) < limit and not is_in_use(folder):
             shutil.rmtree(folder, ignore_errors=True)
             _log.info("removed the folder of an old session: %s", folder)
             removed.append(folder)
     return removed
 
 
-def _last_used(folder: Path) -> float:
+def last_used(folder: Path) -> float:
     """When something was last made or removed in a session's folder."""
     places = [folder, folder / "cwd", folder / "ces"]
     return max((place.stat().st_mtime for place in places if place.exists()), default=0.0)
 
 
-def _is_in_use(folder: Path) -> bool:
+def is_in_use(folder: Path) -> bool:
+    """Whether a living session works in a folder."""
     if sys.platform == "win32":
         return False
     try:

@@ -49,8 +49,10 @@ from taskweaver_ext.roles.code_interpreter.result_text import (
     status_name,
 )
 from taskweaver_ext.roles.planner.planner import Planner
+from taskweaver_ext.session.continued import close_open_ends, open_journal
 from taskweaver_ext.session.files import SessionFile, copy_into
 from taskweaver_ext.session.folders import FolderInUse
+from taskweaver_ext.session.rebuilt import FRESH_KERNEL, VARIABLES_LOST, RebuiltSession
 from taskweaver_ext.session.submitted import Submitted
 from taskweaver_ext.session.turns import SessionTurns
 
@@ -98,7 +100,9 @@ class Session:
         approval: Approval | None = None,
         on_end: Callable[[Session], None] | None = None,
     ) -> None:
-        """Make a session; its kernel starts when it is first needed.
+        """Make a session, or continue the one that is in its folder.
+
+        The kernel starts when it is first needed.
 
         Args:
             on_end: Called once, when the session has ended.
@@ -106,6 +110,7 @@ class Session:
         Raises:
             ConfigError: A role is unknown, the id cannot be the name of a folder, or the folder
                 cannot be made.
+            SessionError: What is in the folder cannot be continued.
         """
         if not _SESSION_ID.fullmatch(session_id):
             raise ConfigError(f"A session cannot be called {session_id!r}: letters, digits, -_. .")
@@ -115,10 +120,16 @@ class Session:
         self.cwd = self.session_dir / "cwd"
         _make_folder(self.session_dir)
         _make_folder(self.cwd)
-        self.emitter = SessionEventEmitter()
-        self.memory = Memory()
+        self._journal, past = open_journal(
+            self.session_dir,
+            session_id=session_id,
+            project=str(config.app_base_dir),
+            on_failure=self._say_notice,
+        )
+        self.emitter = SessionEventEmitter(self._journal)
+        self.memory = Memory(past.known_rounds)
         """What the roles know."""
-        self.rounds: list[Round] = []
+        self.rounds = past.rounds
         """All that was said and run, oldest first."""
         self.usage = TokenCounter()
         self.questions = Questions(self.emitter)
@@ -127,7 +138,7 @@ class Session:
         self.approval.questions = self.questions
         self.shares_runs = False
         """Whether what a person runs, and its output, goes to the agent with the next message."""
-        self.context_blocks: tuple[str, ...] = ()
+        self.context_blocks = past.context_blocks
         """What goes to the agent with the next message; `share` changes it."""
         self._config = config
         self._cancellation = Cancellation()
@@ -157,6 +168,7 @@ class Session:
         self._roles = self._make_roles(parts)
         self._folder_in_use = FolderInUse(self.session_dir)
         self.emitter.emit_session_event(SessionEventType.session_start, "Session started")
+        self._go_on_from(past)
 
     @property
     def plugins(self) -> tuple[PluginEntry, ...]:
@@ -277,6 +289,15 @@ class Session:
                 SessionEventType.session_context_update, "", {"blocks": list(blocks)}
             )
 
+    def forget(self) -> None:
+        """Let the agent know nothing of what was said so far; variables and files stay."""
+        self.share([])
+        known = [one.id for one in self.memory.rounds]
+        self.memory.rounds.clear()
+        self.emitter.emit_session_event(
+            SessionEventType.session_memory_update, "", {"role": "", "covered_rounds": known}
+        )
+
     def update_session_var(self, variables: Mapping[str, str]) -> None:
         """Set what plugins read with `ctx.get_session_var`."""
         self._executor.update_session_var(dict(variables))
@@ -312,6 +333,19 @@ class Session:
                 raise ConfigError(f"session.roles: another one is called {role.alias!r} already.")
             roles[role.alias] = role
         return roles
+
+    def _go_on_from(self, past: RebuiltSession) -> None:
+        """Take up what an earlier process has left, if one has."""
+        for alias, role_memory in past.role_memories.items():
+            if alias in self._roles:
+                self._roles[alias].restore(role_memory)
+        if past.usage is not None:
+            self.usage.restore(past.usage)
+        close_open_ends(past, self.emitter)
+        if past.has_variables:
+            others = [block for block in self.context_blocks if block != VARIABLES_LOST]
+            self.share([*others, VARIABLES_LOST])
+            self._say_notice(FRESH_KERNEL)
 
     def _copied(self, files: Sequence[SessionFile] | None) -> list[str]:
         return [copy_into(self.cwd, file) for file in files or ()]
@@ -374,6 +408,7 @@ class Session:
                     " reply returns what `post.end()` gives."
                 )
             chat_round.add_post(post)
+            self.emitter.add_post(post)
             _logger.info("%s wrote to %s", post.send_from, post.send_to)
             if post.send_to == USER:
                 return
@@ -394,14 +429,14 @@ class Session:
             self._executor.on_input = on_input
             result = self._executor.run(language, code, post)
         except TaskWeaverError as error:
-            post.end(str(error))
+            self.emitter.add_post(post.end(str(error)))
             raise
         post.update_attachment(status_name(result), AttachmentType.execution_status)
         seen = describe_result(result, max_chars=MAX_KEPT_RESULT_CHARS)
         post.update_attachment(seen, AttachmentType.execution_result)
         if paths := artifact_paths(result.artifact, self.cwd):
             post.update_attachment("\n".join(paths), AttachmentType.artifact_paths, extra=paths)
-        post.end()
+        self.emitter.add_post(post.end())
         return result
 
     def _end(self) -> None:
@@ -412,9 +447,13 @@ class Session:
             self._executor.close()
             self.emitter.emit_session_event(SessionEventType.session_end, "Session ended")
         finally:
+            self._journal.close()
             self._folder_in_use.close()
             if self._on_end is not None:
                 self._on_end(self)
+
+    def _say_notice(self, message: str) -> None:
+        self.emitter.emit_session_event(SessionEventType.session_notice, message)
 
     def _close(self, role: Role) -> None:
         try:
@@ -452,7 +491,8 @@ class Session:
             try:
                 self._save(chat_round)
             finally:
-                self.emitter.end_round(chat_round.id, chat_round.state)
+                usage = self.usage.to_dict()
+                self.emitter.end_round(chat_round.id, chat_round.state, usage)
 
     def _save(self, chat_round: Round) -> None:
         path = self.session_dir / f"{self.session_id}_{chat_round.id}.json"

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import IO, NamedTuple, TypeAlias
 
 from taskweaver_ext.ces.execution.events import ExecutionEvent
 from taskweaver_ext.ces.execution.output_runs import STREAMS, OutputRuns, RunLengths
@@ -35,20 +35,39 @@ _MAX_RUNS = 1 << 20
 """Runs whose order is remembered while the caller is late; beyond, the last two grow."""
 
 
+class OutputPiece(NamedTuple):
+    """Text of one stream, and which part of that stream's record it is."""
+
+    stream: StreamName
+    text: str
+    offset: int
+    size: int
+    """In bytes of the record; the text has others where those are not UTF-8."""
+
+
 class OutputTexts:
     """Text that is ready for callbacks: runs of one stream each, in order.
 
     Belongs to the thread that received it.
     """
 
-    def __init__(self, lengths: Sequence[int], data: Sequence[bytes]) -> None:
+    def __init__(
+        self, lengths: Sequence[int], data: Sequence[bytes], offsets: tuple[int, int]
+    ) -> None:
+        """Make runs ready.
+
+        Args:
+            data: What the runs of each stream make together.
+            offsets: Where in the records that begins.
+        """
         self._lengths = lengths
         self._data = data
+        self._offsets = offsets
         self.left_bytes = sum(lengths)
         """How much has not been given yet."""
 
-    def __iter__(self) -> Iterator[tuple[StreamName, str]]:
-        """Give stream and text of run after run."""
+    def __iter__(self) -> Iterator[OutputPiece]:
+        """Give run after run."""
         texts = [data.decode() if data.isascii() else data for data in self._data]
         starts = [0, 0]
         number = 1
@@ -59,7 +78,8 @@ class OutputTexts:
             self.left_bytes -= size
             if piece := texts[number][start:end]:
                 text = piece if isinstance(piece, str) else piece.decode("utf-8", "replace")
-                yield STREAMS[number], text
+                offset = self._offsets[number] + start
+                yield OutputPiece(STREAMS[number], text, offset, len(piece))
 
 
 Delivered: TypeAlias = OutputTexts | ExecutionEvent
@@ -68,13 +88,16 @@ Delivered: TypeAlias = OutputTexts | ExecutionEvent
 class _Held:
     """Runs of text that wait in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, offsets: tuple[int, int]) -> None:
         self.runs = RunLengths()
         self.pieces: tuple[list[bytes], list[bytes]] = ([], [])
+        self._offsets = offsets
+        """Where in the records they start."""
 
     def texts(self) -> OutputTexts:
         """Make all of it ready for callbacks."""
-        return OutputTexts(self.runs.lengths, [b"".join(pieces) for pieces in self.pieces])
+        data = [b"".join(pieces) for pieces in self.pieces]
+        return OutputTexts(self.runs.lengths, data, self._offsets)
 
 
 class _Recorded:
@@ -243,7 +266,7 @@ class Delivery:
             return last
         self._held_bytes += size
         if not isinstance(last, _Held):
-            last = _Held()
+            last = _Held(offsets)
             self._waiting.append(last)
         return last
 
@@ -311,7 +334,7 @@ class Delivery:
 
     def _is_late(self) -> bool:
         is_full = self._held_bytes > _HELD_BYTES or len(self._waiting) > _HELD_ENTRIES
-        return is_full and self._sink.is_spilled
+        return is_full and self._sink.is_on_disk
 
     def _read_recorded(self, recorded: _Recorded) -> OutputTexts:
         """Read the next runs from the record, or a piece of one; larger the later we are."""
@@ -328,4 +351,4 @@ class Delivery:
         self._waiting_bytes -= sum(lengths)
         if recorded.is_used_up:
             self._waiting.popleft()
-        return OutputTexts(lengths, data)
+        return OutputTexts(lengths, data, starts)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.execution.audit import AuditLog
 from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.ces.execution.events import LateOutput, LogRecorded
 from taskweaver_ext.ces.execution.executor import OnInput, RunOptions
@@ -79,12 +80,17 @@ class CodeExecutor:
         self._mode = KERNEL_MODES[environment.env_mode]
         self._unloaded = list(plugins)
         self._untold = list(plugin_problems)
+        records = session_dir / "ces"
+        self._audit = AuditLog(
+            records / "audit.jsonl", who=session_id, redactor=environment.redactor
+        )
         self._registry = ExecutorRegistry(
             environment,
             session_id,
-            folder=session_dir / "ces",
+            folder=records / "output",  # where the kernel has its records, too
             cwd=self.cwd,
             languages=languages,
+            audit=self._audit,
             on_late_output=self._say_late_output,
         )
         self._lock = threading.Lock()
@@ -186,6 +192,7 @@ class CodeExecutor:
                 execution_id=execution_id,
                 on_event=output.on_event,
                 on_input=self._input_for(execution_id),
+                record_on_disk=True,  # the session's journal refers to it
                 token=token,
             )
             result = self._registry.get(name).run(code, options)
@@ -216,6 +223,7 @@ class CodeExecutor:
             was_started, self._is_started = self._is_started, False
             self._is_closed = True
         self._registry.close()
+        self._audit.close()
         if was_started:
             self._environment.stop_session(self._session_id)
 

@@ -16,7 +16,7 @@ from taskweaver_ext.conversation import AttachmentType, Post
 from taskweaver_ext.events.emitter import PostEventProxy
 from taskweaver_ext.roles.base.correction import UnusableReplyError, open_post, reject
 from taskweaver_ext.roles.base.prompts import fill
-from taskweaver_ext.roles.base.role import Memory, Role, RoleContext, RoleEntry
+from taskweaver_ext.roles.base.role import Memory, Role, RoleContext, RoleEntry, RoleMemory
 from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
 from taskweaver_ext.roles.code_interpreter.code_generator import CodeGenerator
 from taskweaver_ext.roles.code_interpreter.result_text import (
@@ -79,6 +79,10 @@ class CodeInterpreter(Role):
                 post.update_send_to(memory.asker_of(self.alias))
                 return post.end()
             return self._run(post, memory, generated)
+
+    def restore(self, memory: RoleMemory) -> None:
+        """Go on with what the role knew in an earlier process."""
+        self._generator.restore(memory)
 
     def _run(self, post: PostEventProxy, memory: Memory, generated: GeneratedCode) -> Post:
         try:
