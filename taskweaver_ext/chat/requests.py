@@ -20,6 +20,7 @@ COMMANDS = {
     "reset": "begin a new session: conversation, variables and shell",
     "load": "FILE  give files to the session",
     "save": "[FILE]  save the transcript of the session",
+    "snapshot": "[FILE]  save the Python variables, for chat --resume ID --with-variables",
     "info": "show session, model, folders and what was used",
     "mode": "[agent|python|shell]  what a line without a prefix is",
     "expand": "[NUMBER]  show collapsed output in full",

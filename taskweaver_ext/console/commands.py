@@ -52,6 +52,7 @@ class Commands:
             "reset": self._reset,
             "load": self._load,
             "save": self._save,
+            "snapshot": self._snapshot,
             "info": self._info,
             "mode": self._mode,
             "expand": self._expand,
@@ -133,6 +134,12 @@ class Commands:
         text = json.dumps(transcript, ensure_ascii=False, indent=2, default=str)
         path.write_text(text, encoding="utf-8", errors="replace")
         self._say(f"Saved {len(rounds)} round(s) to {path.absolute()}")
+
+    def _snapshot(self, arguments: str) -> None:
+        words = _words(arguments)
+        if len(words) > 1:
+            raise UsageError("/snapshot [FILE] takes one file; put quotes around its spaces.")
+        self._runner.snapshot(Path(words[0]).expanduser() if words else None)
 
     def _info(self, _arguments: str) -> None:
         runner = self._runner

@@ -113,6 +113,16 @@ class RequestRunner:
             self.display.say(" ◆ in the agent's context (/context)", color=DIM)
         return result
 
+    def snapshot(self, path: Path | None) -> None:
+        """Save the variables of the session; its notice says which."""
+        session = self.session
+
+        def save() -> None:
+            with self.subscription.open():
+                session.snapshot(path)
+
+        self._on_execution_thread(save, session)
+
     @property
     def _on_input(self) -> OnInput | None:
         return self.display.input_for if self._can_ask else None
