@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 
-from taskweaver_ext.cli.options import project_option
+from taskweaver_ext.cli.options import project_option, workspace_of
+from taskweaver_ext.cli.sessions_export import export, import_command
 
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 _DEFAULT_LAST = 10
@@ -112,8 +113,5 @@ def delete(session_ids: tuple[str, ...], project: Path | None, older_than: float
     return exit_code
 
 
-def workspace_of(project: Path | None) -> Path:
-    """Where the sessions of a project are; raises ConfigError."""
-    from taskweaver_ext.config import settings
-
-    return settings.load(project).workspace.workspace_path
+command.add_command(export)
+command.add_command(import_command)

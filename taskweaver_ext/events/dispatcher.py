@@ -174,6 +174,18 @@ class EventDispatcher:
         with self._changed:
             return self._read_kept(after, max_bytes)
 
+    def events(self, after: int = 0) -> Iterator[TaskWeaverEvent]:
+        """Yield the events after number `after` that there are when it is called, oldest first.
+
+        Raises:
+            SessionError: there has been no event with the number `after`.
+        """
+        with self._changed:
+            last = self._history.last_seq
+        while after < last and (piece := self.read(after)):
+            yield from (event for event in piece if event.seq <= last)
+            after = piece[-1].seq
+
     def wait(self, after: int, seconds: float | None) -> bool:
         """Sleep until there is an event after number `after`; say whether there is one.
 

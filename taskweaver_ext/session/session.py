@@ -51,6 +51,13 @@ from taskweaver_ext.roles.code_interpreter.result_text import (
 )
 from taskweaver_ext.roles.planner.planner import Planner
 from taskweaver_ext.session.continued import close_open_ends, open_journal
+from taskweaver_ext.session.export.export import (
+    Exported,
+    ExportFormat,
+    export_session,
+    format_of,
+)
+from taskweaver_ext.session.export.source import ExportSource
 from taskweaver_ext.session.files import SessionFile, copy_into
 from taskweaver_ext.session.folders import FolderInUse
 from taskweaver_ext.session.rebuilt import FRESH_KERNEL, VARIABLES_LOST, RebuiltSession
@@ -345,6 +352,32 @@ class Session:
     def update_session_var(self, variables: Mapping[str, str]) -> None:
         """Set what plugins read with `ctx.get_session_var`."""
         self._executor.update_session_var(dict(variables))
+
+    def export(
+        self,
+        path: str | Path,
+        to: ExportFormat | None = None,
+        *,
+        replaces: bool = False,
+        with_files: bool = False,
+    ) -> Exported:
+        """Write the session so far to a file; while a round is under way, with what it has said.
+
+        Args:
+            to: The format; by default what the file's name asks for.
+            replaces: Whether a file that is there may be replaced.
+            with_files: Of a bundle: with everything in the working folder.
+
+        Raises:
+            ConfigError: The format is unknown, the file is there already, or something is missing.
+            SessionError: It cannot be written.
+        """
+        path = Path(path)
+        source = ExportSource(
+            session_id=self.session_id, folder=self.session_dir, read=self.emitter.events
+        )
+        to = to or format_of(path)
+        return export_session(source, path, to, replaces=replaces, with_files=with_files)
 
     def stop(self) -> None:
         """End the session and everything it started; its folder stays.

@@ -18,6 +18,7 @@ from taskweaver_ext.events.types import (
     AnsweredExtra,
     LateOutputExtra,
     MissedEventsExtra,
+    NewPostExtra,
     PostEventType,
     QuestionExtra,
     RoleExtra,
@@ -44,6 +45,7 @@ MAX_LATE_CHARS = 20_000
 """How much of the late output of one cell is kept."""
 MAX_REMEMBERED = 1_000
 """Of how many cells late output, and of how many displays changes, are known ahead."""
+_FORGOTTEN = "From here on, the agent knows nothing of what was said before."
 _RESUMED = "The session was continued by another process, on a fresh kernel."
 
 
@@ -114,13 +116,20 @@ class _SessionFold:
         self._ahead = ahead
         self._max_chars = max_chars
         self._posts: dict[PostId, PostFold] = {}
+        self._ended: PostFold | None = None
         self._cells = 0
         self._has_started = False
 
     def receive(self, event: TaskWeaverEvent) -> Iterator[Block]:
         """Take an event, and tell what it completes."""
+        if self._ended is not None:
+            # The event after the end of a post says what is left of it, or nothing does.
+            post, self._ended = self._ended, None
+            if event.t is RoundEventType.round_new_post:
+                post.settle(cast(NewPostExtra, event.extra))
+            yield from self._told(post, "ended")
         if isinstance(event.t, PostEventType):
-            yield from self._receive_post(event)
+            self._receive_post(event)
         elif isinstance(event.t, RoundEventType):
             yield from self._receive_round(event)
         else:
@@ -128,11 +137,14 @@ class _SessionFold:
 
     def close(self, how: Literal["ended", "lost", "still open"]) -> Iterator[Block]:
         """Tell what is open."""
+        if self._ended is not None:
+            post, self._ended = self._ended, None
+            yield from self._told(post, "ended")
         posts, self._posts = self._posts, {}
         for post in posts.values():
             yield from self._told(post, how)
 
-    def _receive_post(self, event: TaskWeaverEvent) -> Iterator[Block]:
+    def _receive_post(self, event: TaskWeaverEvent) -> None:
         assert event.post_id is not None
         assert event.round_id is not None
         post = self._posts.get(event.post_id)
@@ -142,8 +154,7 @@ class _SessionFold:
             post = PostFold(event.post_id, event.round_id, role, event.at, self._max_chars)
             self._posts[event.post_id] = post
         if event.t is PostEventType.post_end:
-            del self._posts[event.post_id]
-            yield from self._told(post, "ended")
+            self._ended = self._posts.pop(event.post_id)
         else:
             post.receive(event)
 
@@ -178,7 +189,7 @@ class _SessionFold:
             case SessionEventType.session_late_output:
                 yield from self._late(event, cast(LateOutputExtra, event.extra))
             case SessionEventType.session_memory_update:
-                yield self._notice("summary", event.msg, event)
+                yield self._notice("summary", event.msg or _FORGOTTEN, event)
             case SessionEventType.session_notice:
                 yield self._notice("notice", event.msg, event)
             case SessionEventType.session_events_missed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -31,6 +32,7 @@ from taskweaver_ext.events.types import (
     CodeExecExtra,
     ExecutionEventExtra,
     ExecutionOutputExtra,
+    NewPostExtra,
     PostEventType,
     QuestionExtra,
     RoleExtra,
@@ -60,6 +62,8 @@ _OF_CODE = {
     AttachmentType.artifact_paths,
 }
 """What a cell says in its own fields."""
+_AFTER_CODE = {AttachmentType.revise_message, AttachmentType.text}
+"""What a role says of code that has run, or could not."""
 _STATUS_NAMES: dict[str, CellStatus] = {"SUCCESS": "success", "FAILURE": "error"}
 _TOLD_STATES = ("restarted", "limit", "paused")
 """The states of an execution that a person should know of afterwards."""
@@ -124,6 +128,12 @@ class PostFold:
             case _:
                 pass
 
+    def settle(self, details: NewPostExtra) -> None:
+        """Let what the roles know of the post be its message: some may have been taken back."""
+        post = details.get("post")
+        if post is not None and post["id"] == self._post_id and not self._error:
+            self._message = [post["message"]]
+
     def ask(self, details: QuestionExtra) -> None:
         """Take note that a person is asked."""
         question = QuestionOutput(
@@ -153,17 +163,19 @@ class PostFold:
         """
         cell = self._cell(number, ended)
         text = "".join(self._message)
-        attached = tuple(self._attached(cell))
+        attached = self._attached(cell)
         if cell is None:
             if not (text or attached or self._error):
                 return []
             return [self._said(self._error or text, attached)]
-        found: list[Message | Cell] = [cell]
-        if attached:
-            found.insert(0, self._said("", attached))
-        is_report = any(part and part in text for part in (cell.report, cell.error))
-        if self._error or (text and not is_report):
-            found.append(self._said(self._error or text))
+        before = [one for one in attached if one.type not in _AFTER_CODE]
+        after = [one for one in attached if one.type in _AFTER_CODE]
+        found: list[Message | Cell] = [self._said("", before)] if before else []
+        found.append(cell)
+        if any(part and part in text for part in (cell.report, cell.error)):
+            text = ""  # the cell says it
+        if self._error or text or after:
+            found.append(self._said(self._error or text, after))
         return found
 
     def _attach(self, text: str, details: AttachmentExtra) -> None:
@@ -237,7 +249,7 @@ class PostFold:
             found.append(Attached(type=one.type, text=one.text, extra=one.extra))
         return found
 
-    def _said(self, text: str, attached: tuple[Attached, ...] = ()) -> Message:
+    def _said(self, text: str, attached: Iterable[Attached] = ()) -> Message:
         return Message(
             role=self._role,
             send_to=self._send_to,
@@ -245,7 +257,7 @@ class PostFold:
             round_id=self.round_id,
             post_id=self._post_id,
             at=self._at,
-            attachments=attached,
+            attachments=tuple(attached),
             is_error=bool(self._error) and text == self._error,
         )
 

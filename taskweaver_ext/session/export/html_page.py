@@ -37,7 +37,6 @@ from taskweaver_ext.session.export.page_style import content_policy, page_style
 from taskweaver_ext.session.export.source import (
     PICTURE_TYPES,
     ExportSource,
-    artifact_text,
     gap_text,
     json_text,
     label_of,
@@ -134,12 +133,12 @@ def _cell_html(cell: Cell, source: ExportSource) -> Iterator[str]:
         if isinstance(output, TextOutput) and output.is_late:
             yield from ends
             ends = []
-        yield _output_html(output, f"output {cell.number}.{index + 1}", source)
+        yield _output_html(output, cell, f"output {cell.number}.{index + 1}", source)
     yield from ends
     yield "</div>\n</article>\n"
 
 
-def _output_html(output: Output, name: str, source: ExportSource) -> str:
+def _output_html(output: Output, cell: Cell, name: str, source: ExportSource) -> str:
     match output:
         case TextOutput():
             return _text_html(output)
@@ -154,8 +153,8 @@ def _output_html(output: Output, name: str, source: ExportSource) -> str:
             shown = _bundle_html(source.bundle_of(output), name)
             return f'<div class="shown">{shown}</div>\n' if shown else ""
         case ArtifactOutput(artifact=artifact):
-            text = f'<div class="file"><bdi>{escaped(artifact_text(artifact))}</bdi></div>\n'
-            if picture := source.picture_of(artifact):
+            text = f'<div class="file"><bdi>{escaped(source.artifact_text(artifact))}</bdi></div>\n'
+            if picture := source.picture_of(artifact, cell):
                 text += f'<div class="shown">{picture_html(*picture, artifact.name)}</div>\n'
             return text
         case _:

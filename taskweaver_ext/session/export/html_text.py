@@ -206,6 +206,8 @@ def _markdown() -> MarkdownIt:
         ("code_block", _fence),
         ("image", _image),
         ("link_open", _link),
+        ("th_open", _table_cell),
+        ("td_open", _table_cell),
     ):
         parser.add_render_rule(name, rule)
     return parser
@@ -228,6 +230,13 @@ def _image(_self: Any, tokens: Sequence[Token], index: int, *_rest: Any) -> str:
 
 def _link(_self: Any, tokens: Sequence[Token], index: int, *_rest: Any) -> str:  # noqa: ANN401
     return _anchor(str(tokens[index].attrs.get("href", "")))
+
+
+def _table_cell(_self: Any, tokens: Sequence[Token], index: int, *_rest: Any) -> str:  # noqa: ANN401
+    """Align with a class: the page allows no style but its own."""
+    token = tokens[index]
+    side = str(token.attrs.get("style", "")).removeprefix("text-align:")
+    return f'<{token.tag} class="{side}">' if side in ("right", "center") else f"<{token.tag}>"
 
 
 def _anchor(address: str) -> str:

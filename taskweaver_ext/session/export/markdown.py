@@ -32,7 +32,6 @@ from taskweaver_ext.session.export.markdown_text import (
 from taskweaver_ext.session.export.source import (
     PICTURE_TYPES,
     ExportSource,
-    artifact_text,
     gap_text,
     json_text,
     label_of,
@@ -86,11 +85,13 @@ def _cell_text(cell: Cell, source: ExportSource, add_picture: AddPicture) -> str
             parts += ends
             ends = []
         name = f"{cell.number}-{index + 1}"
-        parts.append(_output_text(output, name, source, add_picture))
+        parts.append(_output_text(output, cell, name, source, add_picture))
     return "\n\n".join(part for part in [*parts, *ends] if part)
 
 
-def _output_text(output: Output, name: str, source: ExportSource, add_picture: AddPicture) -> str:
+def _output_text(
+    output: Output, cell: Cell, name: str, source: ExportSource, add_picture: AddPicture
+) -> str:
     match output:
         case TextOutput():
             label = "*late*\n\n" if output.is_late else ""
@@ -105,8 +106,8 @@ def _output_text(output: Output, name: str, source: ExportSource, add_picture: A
         case DisplayOutput():
             return _bundle_text(source.bundle_of(output), name, add_picture)
         case ArtifactOutput(artifact=artifact):
-            text = inline_code(artifact_text(artifact))
-            if picture := source.picture_of(artifact):
+            text = inline_code(source.artifact_text(artifact))
+            if picture := source.picture_of(artifact, cell):
                 text += f"\n\n{_picture(name, *picture, add_picture)}"
             return text
         case _:

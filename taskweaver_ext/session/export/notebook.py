@@ -29,7 +29,6 @@ from taskweaver_ext.session.blocks import (
 from taskweaver_ext.session.export.markdown_text import fenced, message_markdown, notice_markdown
 from taskweaver_ext.session.export.source import (
     ExportSource,
-    artifact_text,
     bundle_value,
     gap_text,
     label_of,
@@ -140,11 +139,11 @@ def _all_outputs(cell: Cell, source: ExportSource) -> Iterator[dict[str, Any]]:
         if isinstance(output, TextOutput) and output.is_late:
             yield from ends
             ends = []
-        yield from _outputs_of(output, cell.number, source)
+        yield from _outputs_of(output, cell, source)
     yield from ends
 
 
-def _outputs_of(output: Output, number: int, source: ExportSource) -> Iterator[dict[str, Any]]:
+def _outputs_of(output: Output, cell: Cell, source: ExportSource) -> Iterator[dict[str, Any]]:
     match output:
         case TextOutput():
             yield _stream(output.stream, output.text)
@@ -156,10 +155,10 @@ def _outputs_of(output: Output, number: int, source: ExportSource) -> Iterator[d
             yield _stream("stdout", plain(question_text(output)) + "\n")
         case DisplayOutput():
             if data := _data_of(source.bundle_of(output)):
-                yield _shown(data, output.metadata, number if output.is_result else None)
+                yield _shown(data, output.metadata, cell.number if output.is_result else None)
         case ArtifactOutput(artifact=artifact):
-            data = {"text/plain": plain(artifact_text(artifact))}
-            if picture := source.picture_of(artifact):
+            data = {"text/plain": plain(source.artifact_text(artifact))}
+            if picture := source.picture_of(artifact, cell):
                 kind, content = picture
                 data[kind] = str(bundle_value(kind, content))
             yield _shown(data, {}, None)

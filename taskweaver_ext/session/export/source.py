@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 import os
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +15,7 @@ from typing import Any
 
 from taskweaver_ext.ces.execution.files_beneath import open_beneath, regular_file_beneath
 from taskweaver_ext.ces.execution.results import ExecutionArtifact
-from taskweaver_ext.events.types import TaskWeaverEvent
+from taskweaver_ext.events.types import RoundEventType, TaskWeaverEvent
 from taskweaver_ext.session.blocks import (
     Block,
     Cell,
@@ -27,6 +28,7 @@ from taskweaver_ext.session.blocks import (
 from taskweaver_ext.text.terminal import strip_terminal
 from taskweaver_ext.text.truncation import left_out_marker
 
+MAX_TITLE_CHARS = 80
 MAX_DISPLAY_BYTES = 16 * 1024 * 1024
 """A larger part of a display stays where it is, which the export says."""
 
@@ -44,7 +46,15 @@ class ExportSource:
     """Where its displays and records are."""
     read: Callable[[], Iterable[TaskWeaverEvent]]
     """Returns its events from the first on, anew each time."""
-    title: str = ""
+
+    @property
+    def title(self) -> str:
+        """The first words of the first request; empty before there is one."""
+        for event in self.read():
+            if event.t is RoundEventType.round_start and "user_query" in event.extra:
+                words = str(event.extra["user_query"])[: 10 * MAX_TITLE_CHARS]
+                return textwrap.shorten(words, MAX_TITLE_CHARS, placeholder="…")
+        return ""
 
     def blocks(self) -> Iterator[Block]:
         """The session, read back."""
@@ -63,19 +73,37 @@ class ExportSource:
                 bundle[kind] = bundle_value(kind, content)
         return bundle
 
-    def picture_of(self, artifact: ExecutionArtifact) -> tuple[str, bytes] | None:
-        """The picture that an artifact is, with its MIME type; None when it is none."""
+    def picture_of(self, artifact: ExecutionArtifact, cell: Cell) -> tuple[str, bytes] | None:
+        """The picture that an artifact is, with its MIME type; None when it is none, or is shown.
+
+        A figure that code shows is an artifact and a display.
+        """
         kind = artifact.mime_type or {"svg": "image/svg+xml"}.get(artifact.type, "")
         if kind not in PICTURE_TYPES:
             return None
+        content = self._content_of(artifact)
+        if content is None or content in self._pictures_shown(cell, kind):
+            return None
+        return kind, content
+
+    def artifact_text(self, artifact: ExecutionArtifact) -> str:
+        """A file that code made, in a line; one of the session's by its place in its folder."""
+        place = artifact.file_name or artifact.original_name
+        place = file_in_session(self.folder, place) or place
+        return f"File made: {artifact.name} ({artifact.type}): {place}"
+
+    def _content_of(self, artifact: ExecutionArtifact) -> bytes | None:
         if artifact.file_content:
-            content = artifact.file_content.encode("utf-8", "replace")
             if artifact.file_content_encoding == "base64":
-                return _decoded(kind, artifact.file_content)
-            return kind, content
+                return _decoded(artifact.file_content)
+            return artifact.file_content.encode("utf-8", "replace")
         name = file_in_session(self.folder, artifact.file_name)
-        found = self._read(name) if name else None
-        return (kind, found) if found is not None else None
+        return self._read(name) if name else None
+
+    def _pictures_shown(self, cell: Cell, kind: str) -> Iterator[bytes | None]:
+        for output in cell.outputs:
+            if isinstance(output, DisplayOutput) and kind in {*output.bundle, *output.files}:
+                yield picture_bytes(kind, self.bundle_of(output).get(kind))
 
     def _read(self, name: str) -> bytes | None:
         """Return what a file of the session holds, unless it is too large, or not there."""
@@ -113,8 +141,7 @@ def picture_bytes(kind: str, value: object) -> bytes | None:
         return None
     if kind == "image/svg+xml":
         return value.encode("utf-8", "replace")
-    decoded = _decoded(kind, value)
-    return decoded[1] if decoded else None
+    return _decoded(value)
 
 
 def bundle_value(kind: str, content: bytes) -> object:
@@ -184,12 +211,6 @@ def question_text(question: QuestionOutput) -> str:
     return f"{question.prompt}{question.answer if outcome == 'answered' else f'[{outcome}]'}"
 
 
-def artifact_text(artifact: ExecutionArtifact) -> str:
-    """A file that code made, in a line."""
-    place = artifact.file_name or artifact.original_name
-    return f"File made: {artifact.name} ({artifact.type}): {place}"
-
-
 def notice_label(notice: SessionNotice) -> str:
     """What kind of notice it is, in a word."""
     return {"summary": "Earlier rounds, summarised"}.get(notice.kind, notice.kind.capitalize())
@@ -216,8 +237,8 @@ def _is_ours_to_show(kind: str) -> bool:
     return not kind.startswith("application/vnd.taskweaver.")
 
 
-def _decoded(kind: str, value: str) -> tuple[str, bytes] | None:
+def _decoded(value: str) -> bytes | None:
     try:
-        return kind, base64.b64decode("".join(value.split()), validate=True)
+        return base64.b64decode("".join(value.split()), validate=True)
     except (binascii.Error, ValueError):
         return None
