@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.rows import BOLD, DIM, RED, YELLOW
 from taskweaver_ext.console.transcript import Transcript
 from taskweaver_ext.conversation import AttachmentType, PostId, RoundId
@@ -20,9 +21,35 @@ from taskweaver_ext.events.types import (
     SessionEventHandlerBase,
     SessionEventType,
 )
+from taskweaver_ext.session.saved import SavedSession
+
+SHOWN_ROUNDS = 3
+"""How much of a conversation a person sees again who continues it."""
+MAX_SHOWN_EVENTS = 20_000
+"""Beyond that, what code wrote is not shown again: it would take long, and roll off the screen."""
 
 _PREFIXES = {"python": "> ", "bash": "! "}
 _WITHOUT_TEXT = {"approved": "(approved)", "refused": "(refused)", "cancelled": "(not answered)"}
+
+
+def show_end_of(saved: SavedSession, display: Display) -> None:
+    """Show the last rounds of a session; for the thread that owns the terminal."""
+    past = PastConversation(display.transcript)
+    starts = saved.round_starts()
+    if not starts:
+        return
+    first = starts[-SHOWN_ROUNDS:][0]
+    earlier = len(starts[:-SHOWN_ROUNDS])
+    if earlier:
+        where = f"taskweaver-ext sessions show {saved.session_id}"
+        past.transcript.say(f"({earlier} earlier requests: {where})", color=DIM)
+    has_output = saved.last_seq() - first <= MAX_SHOWN_EVENTS
+    for event in saved.events(after=first - 1, with_output=has_output):
+        past.handle(event)
+    past.transcript.cut_off()
+    if not has_output:
+        past.transcript.say("(What the code wrote is not shown again.)", color=DIM)
+    display.draw()
 
 
 class PastConversation(SessionEventHandlerBase):

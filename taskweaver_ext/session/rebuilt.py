@@ -8,7 +8,7 @@ model. Such a round is `failed`, which the model is told as of any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -158,9 +158,8 @@ class RebuiltSession:
             case PostEventType.post_end:
                 self.open_post = None
             case PostEventType.post_code_exec:
-                details = cast(CodeExecExtra, event.extra)
-                self.has_variables |= details["sub_type"] == "code_exec.status" and (
-                    "exec" in (details.get("payload") or {}).values()
-                )
+                payload = cast(CodeExecExtra, event.extra).get("payload")
+                is_running = isinstance(payload, Mapping) and payload.get("status") == "exec"
+                self.has_variables |= is_running
             case _:
                 pass

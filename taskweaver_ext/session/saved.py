@@ -5,7 +5,6 @@ Reading works for everybody and at any time, also while another process is at wo
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,9 @@ from taskweaver_ext.errors import SessionError, TaskWeaverError
 from taskweaver_ext.events.journal_lines import JOURNAL
 from taskweaver_ext.events.journal_reader import JournalReader
 from taskweaver_ext.events.types import RoundEventType, TaskWeaverEvent
-from taskweaver_ext.session.folders import is_in_use, last_used, session_folders, size_of
+from taskweaver_ext.session.folders import last_used, remove_folder, session_folders, size_of
 from taskweaver_ext.session.old_rounds import changed_at, events_of_rounds, round_files
+from taskweaver_ext.session.ownership import owner_of
 
 MAX_TITLE_CHARS = 60
 _MAX_NAMED = 5
@@ -81,6 +81,13 @@ class SavedSession:
                 return reader.numbers_of(kind)
         return [event.seq for event in self.events() if event.t is kind]
 
+    def last_seq(self) -> int:
+        """The number of the newest event, 0 before the first."""
+        if self._has_journal:
+            with JournalReader(self.folder) as reader:
+                return reader.last_seq
+        return max((event.seq for event in self.events()), default=0)
+
     def title(self) -> str:
         """The first words of the first request."""
         for start in self.round_starts()[:1]:
@@ -106,7 +113,7 @@ def summarise(folder: Path) -> SessionSummary:
         last_used_at=used_at,
         round_count=round_count,
         size_bytes=size_of(folder),
-        opened_by="another process" if is_in_use(folder) else "",
+        opened_by=str(owner_of(folder) or ""),
         problem=problem,
     )
 
@@ -151,14 +158,12 @@ def delete_session(folder: Path) -> None:
     Raises:
         SessionError: A process works in it, or something cannot be removed.
     """
-    if is_in_use(folder):
-        raise SessionError(f"Session {folder.name!r} is open in another process. End it first.")
-    try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        return  # another process was quicker
-    except OSError as error:
-        raise SessionError(f"Session {folder.name!r} cannot be removed: {error}") from error
+    if owner := owner_of(folder):
+        raise SessionError(f"Session {folder.name} is open in {owner}. End it there first.")
+    if not remove_folder(folder) or folder.exists():
+        raise SessionError(
+            f"Session {folder.name} cannot be removed: its folder {folder} is in use, or not yours."
+        )
 
 
 def _first_words(text: str) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.environment import Environment
@@ -29,7 +27,6 @@ from taskweaver_ext.events.types import (
     SessionEventType,
 )
 from taskweaver_ext.llm.chat_model import ChatModel
-from taskweaver_ext.machine.private_files import claim_private_folder, write_private
 from taskweaver_ext.plugins.registry import PluginEntry, PluginRegistry
 from taskweaver_ext.roles.base.cancellation import Cancellation, RoundCancelledError
 from taskweaver_ext.roles.base.role import (
@@ -50,7 +47,7 @@ from taskweaver_ext.roles.code_interpreter.result_text import (
     status_name,
 )
 from taskweaver_ext.roles.planner.planner import Planner
-from taskweaver_ext.session.continued import close_open_ends, open_journal
+from taskweaver_ext.session.continued import close_open_ends
 from taskweaver_ext.session.export.export import (
     Exported,
     ExportFormat,
@@ -59,7 +56,7 @@ from taskweaver_ext.session.export.export import (
 )
 from taskweaver_ext.session.export.source import ExportSource
 from taskweaver_ext.session.files import SessionFile, copy_into
-from taskweaver_ext.session.folders import FolderInUse
+from taskweaver_ext.session.open_folder import OpenFolder
 from taskweaver_ext.session.rebuilt import FRESH_KERNEL, VARIABLES_LOST, RebuiltSession
 from taskweaver_ext.session.submitted import Submitted
 from taskweaver_ext.session.turns import SessionTurns
@@ -124,23 +121,23 @@ class Session:
         Raises:
             ConfigError: A role is unknown, the id cannot be the name of a folder, or the folder
                 cannot be made.
-            SessionError: What is in the folder cannot be continued.
+            SessionError: Another process has the session open, or what is in the folder cannot be
+                continued.
         """
         if not _SESSION_ID.fullmatch(session_id):
             raise ConfigError(f"A session cannot be called {session_id!r}: letters, digits, -_. .")
         config = parts.config
         self.session_id = session_id
-        self.session_dir = config.workspace.workspace_path / "sessions" / session_id
-        self.cwd = self.session_dir / "cwd"
-        _make_folder(self.session_dir)
-        _make_folder(self.cwd)
-        self._journal, past = open_journal(
-            self.session_dir,
-            session_id=session_id,
+        self._folder = OpenFolder(
+            config.workspace.workspace_path / "sessions" / session_id,
+            session_id,
             project=str(config.app_base_dir),
             on_failure=self._say_notice,
         )
-        self.emitter = SessionEventEmitter(self._journal)
+        past = self._folder.past
+        self.session_dir = self._folder.path
+        self.cwd = self._folder.cwd
+        self.emitter = SessionEventEmitter(self._folder.journal)
         self.memory = Memory(past.known_rounds)
         """What the roles know."""
         self.rounds = past.rounds
@@ -158,31 +155,40 @@ class Session:
         self._cancellation = Cancellation()
         self._turns = SessionTurns(session_id, self._cancellation, self._end)
         self._on_end = on_end
-        self._executor = CodeExecutor(
+        try:
+            self._executor = self._make_executor(parts)
+            self._context = RoleContext(
+                session_id=session_id,
+                session_dir=self.session_dir,
+                emitter=self.emitter,
+                config=config,
+                find_model=parts.find_model,
+                cancellation=self._cancellation,
+                usage=self.usage,
+                redactor=parts.environment.redactor,
+            )
+            self._roles = self._make_roles(parts)
+        except BaseException:
+            self._folder.close()
+            raise
+        self.emitter.emit_session_event(SessionEventType.session_start, "Session started")
+        if self._folder.problem:
+            self._say_notice(self._folder.problem)
+        self._go_on_from(past)
+
+    def _make_executor(self, parts: SessionParts) -> CodeExecutor:
+        loads_plugins = parts.config.code_generator.load_plugin
+        return CodeExecutor(
             parts.environment,
-            session_id,
+            self.session_id,
             self.session_dir,
             self.emitter,
-            parts.plugins.without_plugin_only() if config.code_generator.load_plugin else (),
+            parts.plugins.without_plugin_only() if loads_plugins else (),
             self._cancellation,
             self.questions,
-            plugin_problems=parts.plugins.problems if config.code_generator.load_plugin else (),
+            plugin_problems=parts.plugins.problems if loads_plugins else (),
             languages=parts.languages,
         )
-        self._context = RoleContext(
-            session_id=session_id,
-            session_dir=self.session_dir,
-            emitter=self.emitter,
-            config=config,
-            find_model=parts.find_model,
-            cancellation=self._cancellation,
-            usage=self.usage,
-            redactor=parts.environment.redactor,
-        )
-        self._roles = self._make_roles(parts)
-        self._folder_in_use = FolderInUse(self.session_dir)
-        self.emitter.emit_session_event(SessionEventType.session_start, "Session started")
-        self._go_on_from(past)
 
     @property
     def plugins(self) -> tuple[PluginEntry, ...]:
@@ -524,8 +530,7 @@ class Session:
             self._executor.close()
             self.emitter.emit_session_event(SessionEventType.session_end, "Session ended")
         finally:
-            self._journal.close()
-            self._folder_in_use.close()
+            self._folder.close()
             if self._on_end is not None:
                 self._on_end(self)
 
@@ -542,7 +547,7 @@ class Session:
     def _telling(
         self, chat_round: Round, details: RoundStartExtra, *, raises: bool = False
     ) -> Iterator[None]:
-        """Tell listeners how a round goes, and keep it in a file; its block says how it ended.
+        """Tell listeners how a round goes; its block says how it ended.
 
         Args:
             raises: Whether failures of ours go on to the caller after they were told.
@@ -565,31 +570,7 @@ class Session:
                 raise
         finally:
             self.questions.cancel()
-            try:
-                self._save(chat_round)
-            finally:
-                usage = self.usage.to_dict()
-                self.emitter.end_round(chat_round.id, chat_round.state, usage)
-
-    def _save(self, chat_round: Round) -> None:
-        path = self.session_dir / f"{self.session_id}_{chat_round.id}.json"
-        try:
-            text = json.dumps(chat_round.to_dict(), ensure_ascii=False, indent=1, default=str)
-            write_private(path, text)
-        except (OSError, TypeError, ValueError, RecursionError) as error:
-            # A disk may be full, and attachments of roles of one's own hold anything.
-            _logger.warning("Round %s cannot be kept in %s: %s", chat_round.id, path, error)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        claim_private_folder(folder)
-    except OSError as error:
-        raise ConfigError(
-            f"The session's folder {folder} cannot be made ({error.strerror}). Start"
-            " in a folder that can be written, or set workspace.workspace_path (or the variable"
-            " WORKSPACE_WORKSPACE_PATH) to one."
-        ) from error
+            self.emitter.end_round(chat_round.id, chat_round.state, self.usage.to_dict())
 
 
 def _explain(error: Exception, chat_round: Round) -> str:
