@@ -381,7 +381,7 @@ class Environment(Closeable):
         _check_seconds("timeout", timeout)
         options = SnapshotOptions(
             path=Path(path).absolute(),
-            key_folder=variables.state_folder(),
+            key_folder=variables.key_folder(),
             max_bytes=max_bytes,
             seconds=timeout,
             token=token or CancellationToken(),
@@ -413,7 +413,7 @@ class Environment(Closeable):
         _check_seconds("timeout", timeout)
         options = SnapshotOptions(
             path=Path(path).absolute(),
-            key_folder=variables.state_folder(),
+            key_folder=variables.key_folder(),
             max_bytes=max_bytes,
             seconds=timeout,
             trust=trust,

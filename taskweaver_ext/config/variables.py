@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from taskweaver_ext.config.state_folder import user_folder
 from taskweaver_ext.errors import ConfigError
 
 ToolMode: TypeAlias = Literal["python", "bash", "both"]
@@ -52,11 +53,9 @@ def cache_home() -> Path | None:
     return Path(path) if os.path.isabs(path) else None
 
 
-def state_folder() -> Path:
-    """Where we keep what is this user's and outlives a program."""
-    path = os.environ.get("XDG_STATE_HOME", "")
-    home = Path(path) if os.path.isabs(path) else Path.home() / ".local" / "state"
-    return home / "taskweaver-ext"
+def key_folder() -> Path:
+    """Where the key is with which we know again what this user has written."""
+    return user_folder(os.environ)
 
 
 def tool_mode() -> ToolMode | None:

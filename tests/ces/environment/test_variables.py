@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.ces.execution.results import ExecutionStatus
+from taskweaver_ext.config import variables
 from taskweaver_ext.errors import SessionError
 from tests.support.executions import run, wait_until
 
@@ -76,15 +75,6 @@ class Refuses:
 refusing = Refuses()
 fine = [lock] and 5
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the key of the tests is."""
-    home = tmp_path_factory.mktemp("state")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(home))
-        yield home
 
 
 @pytest.fixture
@@ -249,12 +239,12 @@ def test_a_session_without_a_kernel_has_nothing_to_save(
 
 
 def test_a_file_of_another_owner_is_loaded_only_on_request(
-    environment: Environment, path: Path, state_home: Path
+    environment: Environment, path: Path
 ) -> None:
     checked(environment, "number = 5")
     environment.snapshot("s1", path)
     environment.restart_session("s1")
-    shutil.rmtree(state_home / "taskweaver-ext")  # the next key is another user's
+    (variables.key_folder() / "owner-key").unlink()  # the next one is another user's
 
     with pytest.raises(SessionError, match="trust"):
         environment.restore("s1", path)
