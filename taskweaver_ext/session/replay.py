@@ -15,7 +15,12 @@ from taskweaver_ext.ces.execution.executor import OnInput
 from taskweaver_ext.ces.execution.results import ExecutionResult
 from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
 from taskweaver_ext.errors import KernelError, SessionError, TaskWeaverError
-from taskweaver_ext.events.types import SessionEventHandler
+from taskweaver_ext.events.types import (
+    PostEventType,
+    RoundEventType,
+    SessionEventHandler,
+    TaskWeaverEvent,
+)
 from taskweaver_ext.session.blocks import (
     Block,
     Cell,
@@ -40,6 +45,8 @@ AskPassword = Callable[[str], str | None]
 """Asks a person for a password, given the prompt of the code; None: there is none."""
 
 _FILES_ADDED = re.compile(r"^Files added to the working directory: (.+)\.$", re.MULTILINE)
+_MORE_SECONDS = 1.0
+"""What code that was stopped then gets besides its time, so that it comes at least as far."""
 _SKIPPED = {
     "refused": "it was refused then",
     "not_run": "it did not run then",
@@ -243,7 +250,9 @@ class Replay:
 
     def _run(self, session: Session, cell: Cell, on_input: OnInput) -> None:
         """Run a cell to its end; one that was stopped then is stopped after as long as then."""
-        with session.emitter.handle_events_ctx(self._event_handler):
+        code = _CodeBegins()
+        emitter = session.emitter
+        with emitter.handle_events_ctx(self._event_handler), emitter.handle_events_ctx(code):
             submitted = session.submit_code(cell.language, cell.code, on_input)
             with self._lock:
                 self._running = submitted
@@ -251,8 +260,9 @@ class Replay:
                 if self.is_stopped:
                     submitted.cancel()
                 if cell.status in STOPPED:
+                    code.has_begun.wait()
                     with contextlib.suppress(TimeoutError):
-                        submitted.wait(cell.duration_seconds or 0.0)
+                        submitted.wait((cell.duration_seconds or 0.0) + _MORE_SECONDS)
                     submitted.cancel()
                 submitted.wait()
             except BaseException:
@@ -261,6 +271,18 @@ class Replay:
             finally:
                 with self._lock:
                     self._running = None
+
+
+class _CodeBegins(SessionEventHandler):
+    """Notes when code begins to run, which may take a kernel's start, or will not begin."""
+
+    def __init__(self) -> None:
+        self.has_begun = threading.Event()
+
+    def handle(self, event: TaskWeaverEvent) -> None:
+        """Hear an event of the session."""
+        if event.t in (PostEventType.post_execution_event, RoundEventType.round_end):
+            self.has_begun.set()
 
 
 class _Answers:
