@@ -161,8 +161,9 @@ class RequestRunner:
             self.display.say(f"Continue with: {how}", color=DIM)
 
     def show_past(self) -> None:
-        """Show the end of the conversation that a session has had."""
-        show_end_of(SavedSession(self.session.session_dir), self.display)
+        """Show a person the end of the conversation that the session has had."""
+        if self._can_ask:
+            show_end_of(SavedSession(self.session.session_dir), self.display)
 
     def begin_session(self, resume: str | None = None) -> None:
         """Put a new session in the place of this one, or continue another one there.

@@ -38,7 +38,7 @@ from taskweaver_ext.events.types import (
     SessionEventHandlerBase,
     SessionEventType,
 )
-from taskweaver_ext.text.terminal import strip_terminal
+from taskweaver_ext.text.terminal import message_text
 
 MAX_EXPANDABLE = 5
 """How many collapsed outputs are kept."""
@@ -181,7 +181,7 @@ class Transcript(SessionEventHandlerBase):
         """Show something of our own; rows that a long line goes on in are indented."""
         self._late.end_frame()
         rest = " " * indent
-        for line in strip_terminal(text).split("\n"):
+        for line in message_text(text).split("\n"):
             rows = framed(
                 line, self._width, self.painter, first="", rest=rest, color=color, is_prose=True
             )
@@ -256,5 +256,5 @@ class Transcript(SessionEventHandlerBase):
             _CTRL_C[self.stop_stage],
             self._step,
         ]
-        text = " · ".join(strip_terminal(part).replace("\n", " ") for part in parts if part)
+        text = " · ".join(message_text(part).replace("\n", " ") for part in parts if part)
         return self.painter.paint(clip(f" {spinner} {text}", self._width), DIM)

@@ -22,6 +22,7 @@ from taskweaver_ext.machine.private_files import open_to_read
 
 JOURNAL = "journal.jsonl"
 FORMAT = 1
+LONGEST_HEADER = 1 << 16
 RECORDS = Path("ces", "output")
 """Where in a session's folder the records of its executions are."""
 EPOCH_START = b'{"epoch":'

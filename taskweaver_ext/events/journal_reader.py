@@ -23,6 +23,7 @@ from taskweaver_ext.events.journal_lines import (
     EPOCH_START,
     FORMAT,
     JOURNAL,
+    LONGEST_HEADER,
     OUTPUT_START,
     RecordTexts,
     event_of_line,
@@ -33,7 +34,6 @@ from taskweaver_ext.events.lines_of_file import LinesOfFile
 from taskweaver_ext.events.types import EventType, TaskWeaverEvent
 from taskweaver_ext.machine.private_files import open_to_read
 
-_LONGEST_HEADER = 1 << 16
 _NEAR_BYTES = 1 << 16
 """A place is found when it is at most so much further on."""
 _LOOK_AHEAD_LINES = 16
@@ -80,7 +80,7 @@ class JournalReader(Closeable):
         line = next(iter(self._lines.forward(0)), (0, b""))[1]
         if not line:
             raise SessionError(f"The journal in {folder} is empty.")
-        header = parsed_object(line[:_LONGEST_HEADER]) or {}
+        header = parsed_object(line[:LONGEST_HEADER]) or {}
         version = header.get("format", FORMAT)
         if isinstance(version, int) and version > FORMAT:
             raise SessionError(

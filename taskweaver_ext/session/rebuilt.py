@@ -36,15 +36,15 @@ from taskweaver_ext.roles.base.role import USER, RoleMemory
 CUT_OFF = "The program ended in the middle of this round."
 
 VARIABLES_LOST = (
-    "[Note: this session goes on in a new process. The Python variables and the shell of earlier"
-    " code are lost; define them again where they are needed. Files are still there.]"
+    "[Note: this session was interrupted and goes on with a new Python process and a new shell. The"
+    " variables of earlier code are lost; define again what is needed. Files are still there.]"
 )
 """Goes to the agent with the first message after a session was continued."""
 
 
 FRESH_KERNEL = (
-    "This session was continued by a new process: variables and the shell's state are lost,"
-    " the conversation and files are there. The agent is told with your next request."
+    "This session was continued: the variables and the shell of earlier code are lost, the"
+    " conversation and files are there. The agent is told with your next request."
 )
 """Told to people, once `VARIABLES_LOST` is on its way."""
 

@@ -40,7 +40,7 @@ from taskweaver_ext.roles.base.role import (
     find_role_class,
 )
 from taskweaver_ext.roles.base.token_count import TokenCounter
-from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
+from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor, CodeRun
 from taskweaver_ext.roles.code_interpreter.code_interpreter import CodeInterpreter
 from taskweaver_ext.roles.code_interpreter.result_text import (
     artifact_paths,
@@ -462,19 +462,19 @@ class Session:
         self, chat_round: Round, language: str, on_input: OnInput | None
     ) -> ExecutionResult:
         code = chat_round.user_query
-        results: list[ExecutionResult] = []
+        runs: list[CodeRun] = []
         details: RoundStartExtra = {"kind": "run", "user_query": code}
         with self._telling(chat_round, details, raises=True):
             self._executor.recover()
-            result = self._run(chat_round, language, code, on_input)
-            results.append(result)
-            chat_round.change_round_state(_STATES.get(result.status, "failed"))
-        [result] = results
+            runs.append(self._run(chat_round, language, code, on_input))
+            status = runs[0].result.status
+            chat_round.change_round_state(_STATES.get(status, "failed"))
+        [run] = runs
         if self.shares_runs:
-            text = describe_result(result, max_chars=MAX_SHARED_RESULT_CHARS)
+            text = describe_result(run.result, run.shown, max_chars=MAX_SHARED_RESULT_CHARS)
             block = f"[I ran this {language} code]\n{code}\n[and this came of it]\n{text}\n[end]"
             self.share([*self.context_blocks, block])
-        return result
+        return run.result
 
     def _converse(self, chat_round: Round) -> None:
         """Pass posts from role to role until one is for the user."""
@@ -504,24 +504,25 @@ class Session:
 
     def _run(
         self, chat_round: Round, language: str, code: str, on_input: OnInput | None
-    ) -> ExecutionResult:
+    ) -> CodeRun:
         post = self.emitter.create_post_proxy(USER)
         chat_round.add_post(post.post)
         post.update_attachment(language, AttachmentType.reply_type)
         post.update_attachment(code, AttachmentType.reply_content)
         try:
             self._executor.on_input = on_input
-            result = self._executor.run(language, code, post)
+            run = self._executor.run(language, code, post)
         except TaskWeaverError as error:
             self.emitter.add_post(post.end(str(error)))
             raise
+        result = run.result
         post.update_attachment(status_name(result), AttachmentType.execution_status)
-        seen = describe_result(result, max_chars=MAX_KEPT_RESULT_CHARS)
+        seen = describe_result(result, run.shown, max_chars=MAX_KEPT_RESULT_CHARS)
         post.update_attachment(seen, AttachmentType.execution_result)
         if paths := artifact_paths(result.artifact, self.cwd):
             post.update_attachment("\n".join(paths), AttachmentType.artifact_paths, extra=paths)
         self.emitter.add_post(post.end())
-        return result
+        return run
 
     def _end(self) -> None:
         """Let go of everything."""

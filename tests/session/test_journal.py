@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.events.journal_lines import JOURNAL, RECORDS
 from taskweaver_ext.events.journal_reader import JournalReader
-from taskweaver_ext.events.types import PostEventType, SessionEventType, TaskWeaverEvent
+from taskweaver_ext.events.types import (
+    ExecutionOutputExtra,
+    PostEventType,
+    SessionEventType,
+    TaskWeaverEvent,
+)
 from taskweaver_ext.llm.scripted import ScriptedModel
 from tests.support.conversations import Listener, answer, code, plan
 
@@ -49,9 +55,7 @@ def outputs(events: list[TaskWeaverEvent]) -> list[TaskWeaverEvent]:
 def assert_offsets_are_true(events: list[TaskWeaverEvent], folder: Path) -> None:
     """What each event of output says is what the record has at that place."""
     for event in outputs(events):
-        extra = event.extra
-        assert "offset" in extra
-        assert "size" in extra
+        extra = cast(ExecutionOutputExtra, event.extra)
         record = folder / RECORDS / f"{extra['execution_id']}.{extra['stream']}"
         end = extra["offset"] + extra["size"]
         assert record.read_bytes()[extra["offset"] : end].decode("utf-8", "replace") == event.msg

@@ -29,6 +29,8 @@ _HELD_BYTES = 1 << 20
 _HELD_ENTRIES = 10_000
 _HELD_CHARACTERS = 1 << 24
 """Of events that wait in memory."""
+_EVENT_CHARACTERS = 500
+"""What an event takes beside its text, in characters."""
 _SMALLEST_PIECE = 1 << 16
 _LARGEST_PIECE = 1 << 22
 _MAX_RUNS = 1 << 20
@@ -154,8 +156,8 @@ class _Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class _LargeEvent:
-    """An event that counts while it waits: in memory, or at an offset of the file."""
+class _WaitingEvent:
+    """An event while it waits: in memory, or at an offset of the file."""
 
     event: ExecutionEvent | None
     characters: int
@@ -205,7 +207,7 @@ class Delivery:
     def __init__(self, sink: OutputSink) -> None:
         self._sink = sink
         self._changed = threading.Condition(threading.Lock())
-        self._waiting: deque[ExecutionEvent | _LargeEvent | _Held | _Recorded] = deque()
+        self._waiting: deque[_WaitingEvent | _Held | _Recorded] = deque()
         self._event_file = _EventFile(sink.folder)
         self._waiting_bytes = 0
         self._held_bytes = 0
@@ -216,16 +218,16 @@ class Delivery:
     def put(self, event: ExecutionEvent, characters: int = 0) -> None:
         """Queue an event, with how many characters it holds if those may be many."""
         with self._changed:
-            self._waiting.append(self._keep(event, characters) if characters else event)
+            self._waiting.append(self._keep(event, characters + _EVENT_CHARACTERS))
             self._changed.notify()
 
-    def _keep(self, event: ExecutionEvent, characters: int) -> _LargeEvent:
+    def _keep(self, event: ExecutionEvent, characters: int) -> _WaitingEvent:
         if self._held_characters + characters > _HELD_CHARACTERS:
             # On a full disk it stays in memory after all, as it does once the caller is gone.
             with contextlib.suppress(OSError, ValueError):
-                return _LargeEvent(None, characters, self._event_file.write(event))
+                return _WaitingEvent(None, characters, self._event_file.write(event))
         self._held_characters += characters
-        return _LargeEvent(event, characters)
+        return _WaitingEvent(event, characters)
 
     def put_output(self, stream: StreamName, data: bytes, offsets: tuple[int, int]) -> None:
         """Queue output of one stream; the record has what comes from these offsets on."""
@@ -295,20 +297,18 @@ class Delivery:
             if isinstance(first, _Recorded):
                 return self._read_recorded(first)
             self._waiting.popleft()
-            if isinstance(first, _LargeEvent):
-                return self._read_large(first)
-            if not isinstance(first, _Held):
-                return first
+            if isinstance(first, _WaitingEvent):
+                return self._read_waiting(first)
             texts = first.texts()
             self._held_bytes -= texts.left_bytes
             self._waiting_bytes -= texts.left_bytes
             return texts
 
-    def _read_large(self, large: _LargeEvent) -> ExecutionEvent:
-        if large.event is None:
-            return self._event_file.read(large.offset)
-        self._held_characters -= large.characters
-        return large.event
+    def _read_waiting(self, waiting: _WaitingEvent) -> ExecutionEvent:
+        if waiting.event is None:
+            return self._event_file.read(waiting.offset)
+        self._held_characters -= waiting.characters
+        return waiting.event
 
     def close(self) -> None:
         """Let go of what was not taken."""

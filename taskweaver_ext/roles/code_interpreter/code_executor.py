@@ -6,12 +6,13 @@ import contextlib
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.audit import AuditLog
 from taskweaver_ext.ces.execution.cancellation import CancellationToken
-from taskweaver_ext.ces.execution.events import LateOutput, LogRecorded
+from taskweaver_ext.ces.execution.events import ExecutionEvent, LateOutput, LogRecorded
 from taskweaver_ext.ces.execution.executor import OnInput, RunOptions
 from taskweaver_ext.ces.execution.results import (
     ExecutionId,
@@ -31,8 +32,21 @@ from taskweaver_ext.events.types import LateOutputExtra, QuestionKind, SessionEv
 from taskweaver_ext.plugins.registry import PluginEntry
 from taskweaver_ext.roles.base.cancellation import Cancellation
 from taskweaver_ext.roles.code_interpreter.live_output import LiveOutput
+from taskweaver_ext.tools.shown_output import ShownOutput
 
 _logger = logging.getLogger(__name__)
+
+MAX_SHOWN_CHARS = 20_000
+"""More than any text for a model or a record has room for."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeRun:
+    """What became of code that has run."""
+
+    result: ExecutionResult
+    shown: ShownOutput
+    """What it wrote and displayed, without the value of its last line."""
 
 
 class CodeExecutor:
@@ -173,7 +187,7 @@ class CodeExecutor:
             self._environment.restart_session(self._session_id)
             self._has_given_up = False
 
-    def run(self, language: str, code: str, post: PostEventProxy) -> ExecutionResult:
+    def run(self, language: str, code: str, post: PostEventProxy) -> CodeRun:
         """Run code to its end and show in the post what it does.
 
         Raises:
@@ -184,14 +198,20 @@ class CodeExecutor:
         execution_id = ExecutionId(post.post.id)
         if name == "python" or self._mode.programs == "beside the kernel":
             self.start(post)
+        shown = ShownOutput(MAX_SHOWN_CHARS, with_value=False)
         output = LiveOutput(
             post, execution_id, self._session_dir, on_question_void=self._questions.cancel
         )
+
+        def on_event(event: ExecutionEvent) -> None:
+            output.on_event(event)
+            shown.receive(event)
+
         with output, self._stoppable() as token:
             post.update_status(f"running {name} code")
             options = RunOptions(
                 execution_id=execution_id,
-                on_event=output.on_event,
+                on_event=on_event,
                 on_input=self._input_for(execution_id),
                 record_on_disk=True,  # the session's journal refers to it
                 token=token,
@@ -199,7 +219,7 @@ class CodeExecutor:
             result = self._registry.get(name).run(code, options)
         if result.status is ExecutionStatus.DIED and result.death is None:
             self._has_given_up = True
-        return result
+        return CodeRun(result, shown)
 
     def kernel_contents(self) -> KernelContents | None:
         """Return what generated code would find in the kernel, if it runs and says so.
