@@ -26,6 +26,7 @@ from taskweaver_ext.session.blocks import Cell
 from taskweaver_ext.session.replay import Replay, ReplayedCell
 from taskweaver_ext.session.saved import SavedSession, find_session
 from taskweaver_ext.session.session import Session
+from taskweaver_ext.session.variables import describe_saved
 
 _SUGGEST_KILLING_SECONDS = 3.0
 _MAX_TITLE_CHARS = 70
@@ -40,6 +41,7 @@ def replay_session(
     until: int | None,
     keep_going: bool,
     as_json: bool,
+    with_snapshot: bool,
     is_agreed: bool,
 ) -> int:
     """Replay a session and show what differs; return the exit code."""
@@ -61,6 +63,7 @@ def replay_session(
             saved,
             _opening(app, saved),
             until=until,
+            keeps_kernel=with_snapshot,
             on_begin=report.begin,
             event_handler=report.handler,
             ask_password=lambda prompt: _ask_password(lines, prompt),
@@ -77,10 +80,10 @@ def replay_session(
             replay.stop(kill=stops["signals"] > 1 or number != signal.SIGINT)
 
         signals.pass_to(stop, report.suggest_killing, _SUGGEST_KILLING_SECONDS)
-        return _run(replay, report, keep_going=keep_going)
+        return _run(replay, report, keep_going=keep_going, with_snapshot=with_snapshot)
 
 
-def _run(replay: Replay, report: _Report, *, keep_going: bool) -> int:
+def _run(replay: Replay, report: _Report, *, keep_going: bool, with_snapshot: bool) -> int:
     outcomes = Counter[str]()
     put_aside = Counter[str]()
     for cell in replay.cells():
@@ -90,6 +93,8 @@ def _run(replay: Replay, report: _Report, *, keep_going: bool) -> int:
         if report.is_closed or (cell.differences and not keep_going):
             break
     report.end(outcomes, put_aside, is_stopped=replay.is_stopped)
+    if with_snapshot and not replay.is_stopped:
+        click.echo(describe_saved(replay.snapshot()), err=True)
     if replay.is_stopped:
         return EXIT_INTERRUPTED
     return EXIT_FAILED if outcomes["different"] or report.is_closed else EXIT_DONE

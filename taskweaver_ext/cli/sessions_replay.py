@@ -21,6 +21,11 @@ from taskweaver_ext.cli.options import kernel_option, project_option
     help="Go on after a difference, or stop there.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per cell, then a summary.")
+@click.option(
+    "--snapshot",
+    is_flag=True,
+    help="Keep one kernel throughout, and save its variables for chat --resume --with-variables.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before the code runs.")
 def replay(
     session_id: str,
@@ -29,6 +34,7 @@ def replay(
     until: int | None,
     keep_going: bool,
     as_json: bool,
+    snapshot: bool,
     yes: bool,
 ) -> int:
     """Run the code of a session again, in order, and show where it differs.
@@ -52,5 +58,6 @@ def replay(
         until=until,
         keep_going=keep_going,
         as_json=as_json,
+        with_snapshot=snapshot,
         is_agreed=yes,
     )

@@ -14,6 +14,8 @@ from typing import Any, Literal
 from taskweaver_ext.ces.execution.executor import OnInput
 from taskweaver_ext.ces.execution.results import ExecutionResult
 from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
+from taskweaver_ext.ces.sessions.snapshot_file import VARIABLES_FILE
+from taskweaver_ext.ces.sessions.variables import SavedVariables
 from taskweaver_ext.errors import KernelError, SessionError, TaskWeaverError
 from taskweaver_ext.events.types import (
     PostEventType,
@@ -93,6 +95,7 @@ class Replay:
         open_session: Callable[[], Session],
         *,
         until: int | None = None,
+        keeps_kernel: bool = False,
         on_begin: Callable[[Cell], object] = lambda _cell: None,
         event_handler: SessionEventHandler | None = None,
         ask_password: AskPassword | None = None,
@@ -103,6 +106,8 @@ class Replay:
             open_session: Opens the session in which the code runs: an empty one the first time,
                 later the same again with a fresh kernel.
             until: The number of the last cell that is run.
+            keeps_kernel: Whether the variables of all cells are kept, also where the session was
+                continued on a fresh kernel.
             on_begin: Called before a cell runs.
             event_handler: Hears what the code does while it runs.
             ask_password: Answers `getpass()`; without it, code that asks finds no answer.
@@ -110,6 +115,7 @@ class Replay:
         self._saved = saved
         self._open_session = open_session
         self._until = until
+        self._keeps_kernel = keeps_kernel
         self._on_begin = on_begin
         self._event_handler = event_handler
         self._ask_password = ask_password
@@ -144,6 +150,16 @@ class Replay:
                     return
                 yield replayed
 
+    def snapshot(self) -> SavedVariables:
+        """Save the variables of the replay in the folder of the session, as its own.
+
+        Raises:
+            SessionError: No Python code was run, or the file cannot be written.
+        """
+        if self._session is None:
+            raise SessionError("No code has run in the replay, so there are no variables to save.")
+        return self._session.snapshot(self._saved.folder / VARIABLES_FILE)
+
     def stop(self, *, kill: bool = False) -> None:
         """Stop the cell that runs, and run none after it."""
         with self._lock:
@@ -160,7 +176,7 @@ class Replay:
 
     def _hear(self, notice: SessionNotice) -> None:
         if notice.kind == "resumed":
-            self._needs_fresh_kernel = True
+            self._needs_fresh_kernel = not self._keeps_kernel
         elif notice.kind == "notice" and notice.text.startswith(RESTORED):
             self._needs_fresh_kernel = False  # the variables are still there
 

@@ -14,6 +14,7 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.executor import OnInput
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.programs.languages import Language
+from taskweaver_ext.ces.sessions.snapshot_file import VARIABLES_FILE
 from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
 from taskweaver_ext.config.settings import Config, ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Post, Round, RoundState
@@ -62,7 +63,6 @@ from taskweaver_ext.session.rebuilt import FRESH_KERNEL, VARIABLES_LOST, Rebuilt
 from taskweaver_ext.session.submitted import Submitted
 from taskweaver_ext.session.turns import SessionTurns
 from taskweaver_ext.session.variables import (
-    VARIABLES_FILE,
     describe_restored,
     describe_saved,
     describe_to_agent,
@@ -367,6 +367,7 @@ class Session:
         *,
         replaces: bool = False,
         with_files: bool = False,
+        with_variables: bool = False,
     ) -> Exported:
         """Write the session so far to a file; while a round is under way, with what it has said.
 
@@ -374,6 +375,7 @@ class Session:
             to: The format; by default what the file's name asks for.
             replaces: Whether a file that is there may be replaced.
             with_files: Of a bundle: with everything in the working folder.
+            with_variables: Of a bundle: with what `snapshot` saved last.
 
         Raises:
             ConfigError: The format is unknown, the file is there already, or something is missing.
@@ -384,7 +386,14 @@ class Session:
             session_id=self.session_id, folder=self.session_dir, read=self.emitter.events
         )
         to = to or format_of(path)
-        return export_session(source, path, to, replaces=replaces, with_files=with_files)
+        return export_session(
+            source,
+            path,
+            to,
+            replaces=replaces,
+            with_files=with_files,
+            with_variables=with_variables,
+        )
 
     def stop(self) -> None:
         """End the session and everything it started; its folder stays.

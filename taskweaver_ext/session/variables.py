@@ -1,13 +1,10 @@
-"""The snapshot of a session's variables: where it is, and what people and agents are told of it."""
+"""What people and agents are told of the snapshot of a session's variables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
-
-VARIABLES_FILE = "variables.snapshot"
-"""In the session's folder; part of a bundle on request."""
 
 RESTORED = "Variables are back"
 """How the notice begins that variables of an earlier kernel were restored."""

@@ -28,6 +28,9 @@ from typing import IO, Any
 
 from taskweaver_ext.errors import SessionError
 
+VARIABLES_FILE = "variables.snapshot"
+"""What the snapshot of a session is called in its folder."""
+
 _MAGIC = b"taskweaver-ext variables 1\n"
 _SEAL_BYTES = 64
 _MAX_HEADER_BYTES = 16 << 20
@@ -167,6 +170,11 @@ def opened_snapshot(
             if copy.tell() + header.size != os.fstat(copy.fileno()).st_size:
                 raise _no_snapshot(path, "it is incomplete")
             yield OpenedSnapshot(header, copy)
+    except FileNotFoundError as error:
+        raise SessionError(
+            f"There are no saved variables: {path} does not exist. A snapshot saves them (in a chat,"
+            " /snapshot)."
+        ) from error
     except OSError as error:
         raise SessionError(f"{path} cannot be read: {error.strerror or error}.") from error
 

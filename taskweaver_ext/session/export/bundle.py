@@ -22,6 +22,7 @@ from taskweaver_ext.ces.execution.files_beneath import (
     open_beneath,
     path_parts,
 )
+from taskweaver_ext.ces.sessions.snapshot_file import VARIABLES_FILE
 from taskweaver_ext.conversation import AttachmentType
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.journal_lines import JOURNAL
@@ -39,14 +40,20 @@ _CHUNK_BYTES = 1024 * 1024
 
 def belongs_in_bundle(path: str) -> bool:
     """Whether a file beneath a session's folder may be part of a bundle."""
-    is_own = path == JOURNAL or _ROUND.fullmatch(path) or _RECORDS.fullmatch(path)
+    is_own = path in (JOURNAL, VARIABLES_FILE) or _ROUND.fullmatch(path) or _RECORDS.fullmatch(path)
     return path_parts(path) is not None and bool(is_own or path.startswith(_WORKING))
 
 
 def write_bundle(
-    source: ExportSource, file: IO[bytes], *, with_files: bool = False
+    source: ExportSource,
+    file: IO[bytes],
+    *,
+    with_files: bool = False,
+    with_variables: bool = False,
 ) -> tuple[str, ...]:
     """Write a bundle, and return what a person should know about it.
+
+    Variables are loaded elsewhere only by a person who says that they can be trusted.
 
     Raises:
         SessionError: There is nothing of the session on the disk.
@@ -55,12 +62,16 @@ def write_bundle(
     folder = source.folder.resolve()
     listed = [name for name in sorted(list_files(folder).files) if belongs_in_bundle(name)]
     own = [name for name in listed if not name.startswith(_WORKING)]
+    if not with_variables and VARIABLES_FILE in own:
+        own.remove(VARIABLES_FILE)
     if not any(name == JOURNAL or _ROUND.fullmatch(name) for name in own):
         raise SessionError(f"Nothing in {folder} could be taken back: there is no journal.")
     named, elsewhere = _artifact_files(source)
     working = [n for n in listed if n.startswith(_WORKING) and (with_files or n in named)]
     own.sort(key=lambda name: name != JOURNAL)
     notes = [f"not in the bundle, because it is outside of the session: {p}" for p in elsewhere]
+    if with_variables and VARIABLES_FILE not in own:
+        notes.append("without variables: none were saved; /snapshot in a chat saves them")
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bundle:
         about = {"format": FORMAT, "session_id": source.session_id, "exported_at": time.time()}
         bundle.writestr(DESCRIPTION, json.dumps({**about, "title": source.title}))

@@ -80,12 +80,14 @@ def export_session(
     *,
     replaces: bool = False,
     with_files: bool = False,
+    with_variables: bool = False,
 ) -> Exported:
     """Write a session to a file; until it is whole, nothing is there.
 
     Args:
         replaces: Whether a file that is there may be replaced.
         with_files: Of a bundle: with everything in the working folder.
+        with_variables: Of a bundle: with the snapshot of the variables.
 
     Raises:
         ConfigError: The file is there already, or something the format needs is not installed.
@@ -103,7 +105,9 @@ def export_session(
     try:
         with _appearing(path) as file:
             if to == "bundle":
-                notes = write_bundle(source, file, with_files=with_files)
+                notes = write_bundle(
+                    source, file, with_files=with_files, with_variables=with_variables
+                )
             else:
                 beside = _PicturesBeside(pictures)
                 for piece in text_pieces(source, to, beside.add):
