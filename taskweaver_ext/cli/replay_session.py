@@ -205,7 +205,8 @@ class _TextReport(_Report):
         left = self.count - outcomes.total()
         rest = f", {left} not reached" if left else ""
         stopped = "[Cancelled] " if is_stopped else ""
-        self._say(f"{stopped}{self.count} cells: {parts or 'none'}{rest}.")
+        cells = "1 cell" if self.count == 1 else f"{self.count} cells"
+        self._say(f"{stopped}{cells}: {parts or 'none ran'}{rest}.")
         if put_aside:
             self._say(f"Not compared, because they differ each time: {_counted(put_aside)}.")
         self._screen.say_failure()

@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from taskweaver_ext.ces.execution.artifacts import ArtifactStore
@@ -16,7 +17,7 @@ from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.ces.execution.events import StatusChanged
 from taskweaver_ext.ces.execution.executor import OnOutput, RunOptions, new_execution_id
 from taskweaver_ext.ces.execution.late_output import LateOutputs, OnLateOutput
-from taskweaver_ext.ces.execution.output_sink import OutputSink
+from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES, OutputSink
 from taskweaver_ext.ces.execution.results import (
     ExecutionResult,
     KernelContents,
@@ -207,7 +208,7 @@ class KernelSession:
                 return self._supervisor.count_death(self._run(execution))
 
     def _execution(
-        self, code: str, options: RunOptions, *, is_masked: bool = True, **command: object
+        self, code: str, options: RunOptions, *, is_for_people: bool = True, **command: object
     ) -> Execution:
         return Execution(
             code,
@@ -215,12 +216,12 @@ class KernelSession:
             sink=OutputSink(
                 self._folder.outputs,
                 options.execution_id,
-                max_bytes=self._max_output_bytes,
+                max_bytes=self._max_output_bytes if is_for_people else MAX_OUTPUT_BYTES,
                 is_on_disk=options.record_on_disk,
             ),
             artifacts=self._artifacts,
             metadata={"session_variables": dict(self._variables), **command},
-            redactor=self._redactor if is_masked else None,
+            redactor=self._redactor if is_for_people else None,
         )
 
     def _tell_what_happened(self, execution: Execution) -> None:
@@ -355,7 +356,7 @@ class KernelSession:
         return VariableTransfer(
             session_id=self._id,
             mode=self._mode,
-            ask_kernel=self._ask_runtime_unmasked,
+            ask_kernel=partial(self._ask_runtime, is_for_people=False),
             options=options,
             redactor=self._redactor,
         )
@@ -384,31 +385,24 @@ class KernelSession:
         command: str,
         arguments: dict[str, Any],
         token: CancellationToken,
-        timeout: float | None,
-    ) -> ExecutionResult:
-        options = RunOptions(
-            execution_id=new_execution_id(f"{command}-{uuid.uuid4().hex[:8]}"),
-            timeout=timeout,
-            token=token,
-        )
-        return self._run(self._execution("", options, command=command, arguments=arguments))
-
-    def _ask_runtime_unmasked(
-        self,
-        command: str,
-        arguments: dict[str, Any],
-        token: CancellationToken,
+        timeout: float | None = None,
         *,
         on_output: OnOutput | None = None,
+        is_for_people: bool = True,
     ) -> ExecutionResult:
-        """Ask for what is not for people, and would be spoilt by a mask."""
+        """Have the kernel's runtime do a command.
+
+        Args:
+            is_for_people: Whether what it answers is text, which is masked, and bounded as such.
+        """
         options = RunOptions(
             execution_id=new_execution_id(f"{command}-{uuid.uuid4().hex[:8]}"),
             on_output=on_output,
+            timeout=timeout,
             token=token,
         )
         execution = self._execution(
-            "", options, is_masked=False, command=command, arguments=arguments
+            "", options, is_for_people=is_for_people, command=command, arguments=arguments
         )
         return self._run(execution)
 

@@ -172,8 +172,8 @@ def opened_snapshot(
             yield OpenedSnapshot(header, copy)
     except FileNotFoundError as error:
         raise SessionError(
-            f"There are no saved variables: {path} does not exist. A snapshot saves them (in a chat,"
-            " /snapshot)."
+            f"There are no saved variables: {path} does not exist. A snapshot saves them"
+            " (/snapshot in a chat)."
         ) from error
     except OSError as error:
         raise SessionError(f"{path} cannot be read: {error.strerror or error}.") from error
@@ -204,12 +204,12 @@ def _copy_what_is_sealed(source: IO[bytes], copy: IO[bytes], path: Path, key: by
     """Copy header and pickles; return whether they are as the owner of the key wrote them."""
     if source.readline(len(_MAGIC)) != _MAGIC:
         raise _no_snapshot(path, "it does not begin like one")
-    written = source.readline(_SEAL_BYTES + 1).strip()
+    written = source.read(_SEAL_BYTES + 1)
     seal = hmac.new(key, digestmod=hashlib.sha256)
     while piece := source.read(_PIECE_BYTES):
         seal.update(piece)
         copy.write(piece)
-    return hmac.compare_digest(seal.hexdigest().encode(), written)
+    return hmac.compare_digest(seal.hexdigest().encode() + b"\n", written)
 
 
 def _read_header(copy: IO[bytes], path: Path) -> SnapshotHeader:
