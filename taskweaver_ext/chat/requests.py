@@ -23,6 +23,8 @@ COMMANDS = {
     "load": "FILE  give files to the session",
     "save": "[FILE]  save the transcript of the session",
     "export": "[--force] FILE  write the session to FILE.ipynb, .md, .html or .zip (a bundle)",
+    "snapshot": "[FILE]  save the Python variables",
+    "restore": "[--trust] [FILE]  bring back the variables that /snapshot saved",
     "info": "show session, model, folders and what was used",
     "mode": "[agent|python|shell]  what a line without a prefix is",
     "expand": "[NUMBER]  show collapsed output in full",

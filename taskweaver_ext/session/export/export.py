@@ -80,12 +80,14 @@ def export_session(
     *,
     replaces: bool = False,
     with_files: bool = False,
+    with_variables: bool = False,
 ) -> Exported:
     """Write a session to a file; until it is whole, nothing is there.
 
     Args:
         replaces: Whether a file that is there may be replaced.
         with_files: Of a bundle: with everything in the working folder.
+        with_variables: Of a bundle: with the snapshot of the variables.
 
     Raises:
         ConfigError: The file is there already, or something the format needs is not installed.
@@ -97,7 +99,9 @@ def export_session(
         _check_place(path, [path, pictures] if to == "md" else [path], replaces=replaces)
         with _appearing(path) as file:
             if to == "bundle":
-                notes = write_bundle(source, file, with_files=with_files)
+                notes = write_bundle(
+                    source, file, with_files=with_files, with_variables=with_variables
+                )
             else:
                 for piece in text_pieces(source, to, beside.add):
                     file.write(piece.encode("utf-8", "replace"))
@@ -141,8 +145,9 @@ class _PicturesBeside:
         """Remove the pictures: there is no text that shows them."""
         for path in self.written:
             path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # it was never made, or holds other files
-            self._folder.rmdir()
+        if self.written:
+            with contextlib.suppress(OSError):  # it holds other files
+                self._folder.rmdir()
 
 
 @contextlib.contextmanager

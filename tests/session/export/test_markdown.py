@@ -11,7 +11,7 @@ from markdown_it.token import Token
 from taskweaver_ext.session.export.export import export_session
 from taskweaver_ext.session.export.markdown_text import fenced, inline_code, quoted
 from tests.support.exported import PICTURE, exported, real_session, session_saying, source_of
-from tests.support.hostile_texts import HOSTILE_TEXTS
+from tests.support.markup_texts import MARKUP_TEXTS
 
 
 def tokens_of(text: str) -> list[Token]:
@@ -48,7 +48,7 @@ def test_a_text_alone_holds_its_pictures(tmp_path: Path) -> None:
     assert "](data:image/png;base64," in text
 
 
-@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+@pytest.mark.parametrize("text", MARKUP_TEXTS)
 def test_a_fence_holds_whatever_is_in_it(text: str) -> None:
     [fence, paragraph, *_] = tokens_of(f"{fenced(text, 'python')}\n\nafter")
 
@@ -56,7 +56,7 @@ def test_a_fence_holds_whatever_is_in_it(text: str) -> None:
     assert paragraph.type == "paragraph_open"
 
 
-@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+@pytest.mark.parametrize("text", MARKUP_TEXTS)
 def test_a_quotation_ends_what_is_left_open_in_it(text: str) -> None:
     tokens = tokens_of(f"{quoted(text)}\n\nafter")
 
@@ -66,7 +66,7 @@ def test_a_quotation_ends_what_is_left_open_in_it(text: str) -> None:
     assert not any(one.type.startswith("html") for one in all_tokens(quoted(text)))
 
 
-@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+@pytest.mark.parametrize("text", MARKUP_TEXTS)
 def test_a_line_of_code_stays_one(text: str) -> None:
     [inline] = [one for one in tokens_of(f"{inline_code(text)} after") if one.type == "inline"]
 
@@ -74,7 +74,7 @@ def test_a_line_of_code_stays_one(text: str) -> None:
     assert [one.type for one in inline.children if one.type != "text"] == ["code_inline"]
 
 
-@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+@pytest.mark.parametrize("text", MARKUP_TEXTS)
 def test_whatever_is_said_nothing_is_html_and_the_structure_stays(
     tmp_path: Path, text: str
 ) -> None:

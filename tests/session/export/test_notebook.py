@@ -15,7 +15,7 @@ from taskweaver_ext.llm.scripted import ScriptedModel
 from taskweaver_ext.session.export.export import export_session
 from tests.support.conversations import answer, code, plan
 from tests.support.exported import exported, real_session, session_saying, source_of
-from tests.support.hostile_texts import HOSTILE_TEXTS
+from tests.support.markup_texts import MARKUP_TEXTS
 
 
 def read(path: Path) -> Any:  # noqa: ANN401 - a notebook of nbformat, which is untyped
@@ -94,7 +94,7 @@ def test_code_that_was_refused_is_shown_and_not_a_cell_that_runs(tmp_path: Path)
     assert "not allowed to run" in words
 
 
-@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+@pytest.mark.parametrize("text", MARKUP_TEXTS)
 def test_whatever_is_said_the_notebook_is_valid(tmp_path: Path, text: str) -> None:
     path = tmp_path / "session.ipynb"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-HOSTILE_TEXTS = [
+MARKUP_TEXTS = [
     "",
     " ",
     "\n\n\n",
