@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import cast
@@ -61,9 +62,10 @@ def export(
     saved = find_session(workspace_of(project), session_id)
     source = ExportSource(session_id=saved.session_id, folder=saved.folder, read=saved.events)
     if output == Path("-"):
+        if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+            sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # whatever the locale
         for piece in text_pieces(source, kind):
-            sys.stdout.buffer.write(piece.encode("utf-8", "replace"))
-        sys.stdout.flush()
+            click.echo(piece, nl=False)
         return
     path = output or Path(f"{saved.session_id}{SUFFIXES[kind]}")
     done = export_session(
