@@ -75,7 +75,8 @@ class ExportSource:
                 continue
             content = self._read(name)
             if content is None:
-                bundle.setdefault("text/plain", f"[{kind}: see {name} in the session's folder]")
+                place = f"[{kind}: {name} in the session's folder]"
+                bundle["text/plain"] = f"{bundle.get('text/plain', '')}\n{place}".strip()
             else:
                 bundle[kind] = bundle_value(kind, content)
         return bundle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 import tracemalloc
 import zipfile
@@ -104,6 +105,22 @@ def test_a_page_shows_everything_that_was_shown(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in page
     assert "who? Ada" in page
     assert "from bash" in page
+
+
+def test_large_pictures_come_from_the_files_that_hold_them(tmp_path: Path) -> None:
+    source = "import os\nfrom IPython.display import Image\ndata = os.urandom(100_000)\n"
+    source += "open('picture', 'wb').write(data)\nImage(data=data, format='png')"
+    with TaskWeaverApp(tmp_path) as app:
+        session = app.get_session()
+        session.run_code("python", source)
+        picture = base64.b64encode((session.cwd / "picture").read_bytes()).decode()
+        texts = [exported(source_of(session), to) for to in FORMATS]
+        [file] = (session.session_dir / "displays").iterdir()
+        file.unlink()
+        without = [exported(source_of(session), to) for to in FORMATS]
+
+    assert all(picture in text for text in texts)
+    assert all(f"displays/{file.name}" in text and picture not in text for text in without)
 
 
 def test_html_says_what_to_install_where_it_is_missing(
