@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from taskweaver_ext.ces.programs.languages import Language as Language
     from taskweaver_ext.ces.programs.program import ProgramLimits as ProgramLimits
     from taskweaver_ext.ces.sessions.session_info import SessionInfo as SessionInfo
+    from taskweaver_ext.ces.sessions.variables import RestoredVariables as RestoredVariables
+    from taskweaver_ext.ces.sessions.variables import SavedVariables as SavedVariables
     from taskweaver_ext.ces.shell import ShellExecutor as ShellExecutor
     from taskweaver_ext.config.sandbox import SandboxSettings as SandboxSettings
     from taskweaver_ext.config.settings import EnvMode as EnvMode
@@ -112,6 +114,7 @@ _NAMES_IN_MODULES = {
     "ces.programs.languages": "Language",
     "ces.programs.program": "ProgramLimits",
     "ces.sessions.session_info": "SessionInfo",
+    "ces.sessions.variables": "RestoredVariables SavedVariables",
     "ces.shell": "ShellExecutor",
     "config.sandbox": "SandboxSettings",
     "config.settings": "EnvMode",

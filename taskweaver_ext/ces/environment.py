@@ -46,6 +46,13 @@ from taskweaver_ext.ces.sessions.kernel_supervisor import MAX_DEATHS_IN_A_ROW
 from taskweaver_ext.ces.sessions.session_folder import SessionFolder, refuse_to_share
 from taskweaver_ext.ces.sessions.session_info import SessionInfo
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
+from taskweaver_ext.ces.sessions.variables import (
+    MAX_SNAPSHOT_BYTES,
+    SNAPSHOT_SECONDS,
+    RestoredVariables,
+    SavedVariables,
+    SnapshotOptions,
+)
 from taskweaver_ext.closing import Closeable
 from taskweaver_ext.config import variables
 from taskweaver_ext.config.sandbox import SandboxSettings
@@ -350,6 +357,69 @@ class Environment(Closeable):
         None when there is no kernel now, or it does not say. It waits for code that runs.
         """
         return self._session(session_id).contents(token)
+
+    def snapshot(
+        self,
+        session_id: str,
+        path: str | Path,
+        *,
+        max_bytes: int = MAX_SNAPSHOT_BYTES,
+        timeout: float = SNAPSHOT_SECONDS,
+        token: CancellationToken | None = None,
+    ) -> SavedVariables:
+        """Save the variables of a session's kernel to a file, for `restore`.
+
+        Functions and classes of the session are among them, and variables that share an object
+        will share it again. What cannot be saved, such as open files, or what is over the limits
+        of size and time, is left out and named. The kernel is not changed; it waits for code that
+        runs. The file is for its owner alone.
+
+        Raises:
+            SessionError: There is no such session or no kernel, it does not answer, or the file
+                cannot be written.
+        """
+        _check_seconds("timeout", timeout)
+        options = SnapshotOptions(
+            path=Path(path).absolute(),
+            key_folder=variables.key_folder(),
+            max_bytes=max_bytes,
+            seconds=timeout,
+            token=token or CancellationToken(),
+        )
+        return self._session(session_id).save_variables(options)
+
+    def restore(
+        self,
+        session_id: str,
+        path: str | Path,
+        *,
+        trust: bool = False,
+        max_bytes: int = MAX_SNAPSHOT_BYTES,
+        timeout: float = SNAPSHOT_SECONDS,
+        token: CancellationToken | None = None,
+    ) -> RestoredVariables:
+        """Load the variables of a file that `snapshot` wrote into a session's kernel.
+
+        Modules are imported again by name. What does not come back is left out and named.
+
+        Args:
+            trust: Load it also if this user has not written it on this machine, or if it comes
+                from a kernel with fewer rights than this one. What is in it can run any code.
+
+        Raises:
+            SessionError: There is no such session, or the file is not there, makes no sense or
+                cannot be trusted.
+        """
+        _check_seconds("timeout", timeout)
+        options = SnapshotOptions(
+            path=Path(path).absolute(),
+            key_folder=variables.key_folder(),
+            max_bytes=max_bytes,
+            seconds=timeout,
+            trust=trust,
+            token=token or CancellationToken(),
+        )
+        return self._session(session_id).restore_variables(options)
 
     def load_plugin(
         self,

@@ -48,9 +48,20 @@ class ProjectSessions:
 
     def how_to_resume(self, session: Session) -> str:
         """Return the command that continues a session another time, from the same folder."""
+        return f"taskweaver-ext chat{self._project_option} --resume {session.session_id}"
+
+    def how_to_get_variables(self, session: Session, has_snapshot: bool) -> str:
+        """Return in a line how the variables of a continued session can be had again."""
+        replay = f"taskweaver-ext sessions replay{self._project_option} {session.session_id}"
+        again = f"`{replay} --snapshot` runs its code again and saves them"
+        if has_snapshot:
+            return f"/restore (or --with-variables) brings back what /snapshot saved; {again}."
+        return f"To have the variables again: {again}, for /restore (or --with-variables)."
+
+    @property
+    def _project_option(self) -> str:
         project = self._app.config.app_base_dir
-        place = "" if project == find_app_dir() else f" -p {shlex.quote(str(project))}"
-        return f"taskweaver-ext chat{place} --resume {session.session_id}"
+        return "" if project == find_app_dir() else f" -p {shlex.quote(str(project))}"
 
     def create_demo(self) -> tuple[Session, Callable[[], None]]:
         """Return a session with a scripted model, and how to end all that belongs to it."""

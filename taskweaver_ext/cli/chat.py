@@ -19,7 +19,19 @@ from taskweaver_ext.cli.options import kernel_option, project_option
     flag_value="",
     help="Continue a session; without ID, the one you choose from a list.",
 )
-def command(project: Path | None, kernel: str | None, resume: str | None) -> int:
+@click.option("--with-variables", is_flag=True, help="With --resume: with what /snapshot saved.")
+@click.option(
+    "--trust",
+    is_flag=True,
+    help="Load these variables also if you have not saved them on this machine; code in them runs.",
+)
+def command(
+    project: Path | None,
+    kernel: str | None,
+    resume: str | None,
+    with_variables: bool,
+    trust: bool,
+) -> int:
     """Talk to the agent, run Python (> code) and shell (! command), and watch it all.
 
     /help in the chat shows what it can do. Without a terminal, each line of
@@ -29,4 +41,8 @@ def command(project: Path | None, kernel: str | None, resume: str | None) -> int
     """
     from taskweaver_ext.cli.open_chat import open_chat  # `--help` does without all this
 
-    return open_chat(project, kernel, resume)
+    if with_variables and resume is None:
+        raise click.UsageError("--with-variables is for --resume.")
+    if trust and not with_variables:
+        raise click.UsageError("--trust is for --with-variables.")
+    return open_chat(project, kernel, resume, with_variables=with_variables, trust=trust)

@@ -12,7 +12,7 @@ import click
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.ces.kernels.modes import KERNEL_MODES
-from taskweaver_ext.chat.exit_codes import EXIT_INTERRUPTED
+from taskweaver_ext.chat.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED
 from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.cli.choose_session import choose_session
 from taskweaver_ext.cli.init import find_template
@@ -26,18 +26,27 @@ from taskweaver_ext.config import variables
 from taskweaver_ext.console.chat import LOCAL_KERNEL, WELCOME, ConsoleChat
 from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.piped_chat import PipedChat, PlainTranscript
-from taskweaver_ext.console.request_runner import RequestRunner
+from taskweaver_ext.console.request_runner import RequestRunner, Resumption
 from taskweaver_ext.console.screen import PlainScreen, TerminalScreen
 
 _STDOUT = 1
 _STDERR = 2
 
 
-def open_chat(project: Path | None, kernel: str | None, resume: str | None = None) -> int:
+def open_chat(
+    project: Path | None,
+    kernel: str | None,
+    resume: str | None = None,
+    *,
+    with_variables: bool = False,
+    trust: bool = False,
+) -> int:
     """Chat until the person leaves or the input ends; return the exit code.
 
     Args:
         resume: The session to continue; empty: the one that the person chooses.
+        with_variables: Whether the variables of its snapshot are loaded.
+        trust: Whether they are loaded whoever has saved them.
     """
     arguments = {"execution_service.kernel_mode": kernel}
     with (
@@ -47,10 +56,11 @@ def open_chat(project: Path | None, kernel: str | None, resume: str | None = Non
         source = ProjectSessions(app, find_template)
         if resume == "":
             resume = choose_session(source.workspace)
+        wanted = Resumption(resume, with_variables=with_variables, trust=trust)
         if _is_interactive():
-            return _chat_on_terminal(source, app.config, resume)
+            return _chat_on_terminal(source, app.config, wanted)
         say_where_code_runs(app.config)
-        return _chat_through_pipes(source, resume)
+        return _chat_through_pipes(source, wanted)
 
 
 def _is_interactive() -> bool:
@@ -59,7 +69,7 @@ def _is_interactive() -> bool:
     return is_terminal and not variables.has_simple_terminal()
 
 
-def _chat_on_terminal(source: ProjectSessions, settings: config.Config, resume: str | None) -> int:
+def _chat_on_terminal(source: ProjectSessions, settings: config.Config, resume: Resumption) -> int:
     history_path = settings.history_file
     is_local = KERNEL_MODES[settings.execution_service.kernel_mode].programs == "here"
     is_first_chat = not history_path.exists()
@@ -75,7 +85,7 @@ def _chat_on_terminal(source: ProjectSessions, settings: config.Config, resume: 
         return chat.run(signals.pass_to)
 
 
-def _chat_through_pipes(source: ProjectSessions, resume: str | None) -> int:
+def _chat_through_pipes(source: ProjectSessions, resume: Resumption) -> int:
     streams = Screen()
 
     def write(stream: StreamName, text: str) -> None:
@@ -92,9 +102,10 @@ def _chat_through_pipes(source: ProjectSessions, resume: str | None) -> int:
         stack.callback(streams.close)
         stack.callback(lines.close)
         signals = stack.enter_context(SignalWatch())
-        runner.start(signals.pass_to, resume)
+        runner.start(signals.pass_to, resume.session_id)
         stack.callback(runner.close)
-        exit_code = PipedChat(runner).run(_lines_of(lines))
+        has_variables = runner.bring_back_variables(resume)
+        exit_code = PipedChat(runner).run(_lines_of(lines)) if has_variables else EXIT_FAILED
         streams.say_failure()
         if streams.failure is None:
             runner.say_how_to_resume()

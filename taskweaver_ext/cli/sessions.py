@@ -12,6 +12,7 @@ import click
 
 from taskweaver_ext.cli.options import project_option, workspace_of
 from taskweaver_ext.cli.sessions_export import export, import_command
+from taskweaver_ext.cli.sessions_replay import replay
 
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 _DEFAULT_LAST = 10
@@ -27,9 +28,9 @@ def _read_age(_ctx: click.Context, _parameter: click.Parameter, text: str | None
     return float(match[1]) * _SECONDS[match[2]]
 
 
-@click.group(short_help="List, show and delete the sessions of a project.")
+@click.group(short_help="List, show, export, import and delete the sessions of a project.")
 def command() -> None:
-    """List, show and delete the sessions of a project.
+    """List, show, export, import and delete the sessions of a project.
 
     `chat --resume` and `ask --resume` continue one. ID may be the beginning of an id.
     """
@@ -115,3 +116,4 @@ def delete(session_ids: tuple[str, ...], project: Path | None, older_than: float
 
 command.add_command(export)
 command.add_command(import_command)
+command.add_command(replay)

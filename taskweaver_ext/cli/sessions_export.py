@@ -25,6 +25,9 @@ _FORMATS = ("ipynb", "md", "html", "bundle")
 )
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 @click.option("--with-files", is_flag=True, help="bundle: with all files of the working folder.")
+@click.option(
+    "--with-variables", is_flag=True, help="bundle: with the variables that /snapshot saved."
+)
 def export(
     session_id: str,
     project: Path | None,
@@ -32,6 +35,7 @@ def export(
     output: Path | None,
     force: bool,
     with_files: bool,
+    with_variables: bool,
 ) -> None:
     """Write a session to a file: notebook, Markdown, web page, or a bundle to be imported.
 
@@ -52,8 +56,8 @@ def export(
     if to is None and output in (None, Path("-")):
         raise click.UsageError(f"Say what it is to be: --to {'|'.join(_FORMATS)}, or -o FILE.")
     kind = cast(ExportFormat, to) if to else format_of(output or Path())
-    if with_files and kind != "bundle":
-        raise click.UsageError("--with-files is for --to bundle alone.")
+    if (with_files or with_variables) and kind != "bundle":
+        raise click.UsageError("--with-files and --with-variables are for --to bundle alone.")
     saved = find_session(workspace_of(project), session_id)
     source = ExportSource(session_id=saved.session_id, folder=saved.folder, read=saved.events)
     if output == Path("-"):
@@ -65,7 +69,9 @@ def export(
         screen.say_failure()
         return
     path = output or Path(f"{saved.session_id}{SUFFIXES[kind]}")
-    done = export_session(source, path, kind, replaces=force, with_files=with_files)
+    done = export_session(
+        source, path, kind, replaces=force, with_files=with_files, with_variables=with_variables
+    )
     for note in done.notes:
         click.echo(note, err=True)
     click.echo(str(done.path))

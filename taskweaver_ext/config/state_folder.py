@@ -20,14 +20,19 @@ _PROGRAM = "taskweaver-ext"
 _MAX_NAME_CHARS = 40
 
 
-def state_folder(project: Path, environ: Mapping[str, str]) -> Path:
-    """Return the folder for what belongs to one project, and to no other of the same name."""
+def user_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder for what is the user's and outlives a program."""
     home = environ.get("XDG_STATE_HOME", "")
     base = Path(home) if os.path.isabs(home) else Path.home() / ".local" / "state"
+    return base / _PROGRAM
+
+
+def state_folder(project: Path, environ: Mapping[str, str]) -> Path:
+    """Return the folder for what belongs to one project, and to no other of the same name."""
     place = project.resolve()
     name = re.sub(r"[^\w.-]+", "-", place.name)[:_MAX_NAME_CHARS].lstrip(".-") or "project"
     mark = hashlib.sha256(os.fsencode(place)).hexdigest()[:8]
-    return base / _PROGRAM / f"{name}-{mark}"
+    return user_folder(environ) / f"{name}-{mark}"
 
 
 def default_places(project: Path, state_dir: Path, *, names_workspace: bool) -> dict[str, object]:

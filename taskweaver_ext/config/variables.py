@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from taskweaver_ext.config.state_folder import user_folder
 from taskweaver_ext.errors import ConfigError
 
 ToolMode: TypeAlias = Literal["python", "bash", "both"]
@@ -50,6 +51,11 @@ def cache_home() -> Path | None:
     """Where the user keeps what can be had again, if the environment says so."""
     path = os.environ.get("XDG_CACHE_HOME", "")
     return Path(path) if os.path.isabs(path) else None
+
+
+def key_folder() -> Path:
+    """Where the key is with which we know again what this user has written."""
+    return user_folder(os.environ)
 
 
 def tool_mode() -> ToolMode | None:

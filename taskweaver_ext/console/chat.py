@@ -14,7 +14,12 @@ from taskweaver_ext.console.completion import ChatCompleter
 from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.output_block import OPEN_LINES
 from taskweaver_ext.console.prompt import Prompt, QuestionRefusedError
-from taskweaver_ext.console.request_runner import PassSignals, RequestRunner
+from taskweaver_ext.console.request_runner import (
+    NOT_RESUMED,
+    PassSignals,
+    RequestRunner,
+    Resumption,
+)
 from taskweaver_ext.console.rows import DIM, Painter
 from taskweaver_ext.console.screen import TerminalScreen
 from taskweaver_ext.console.terminal_settings import echo_off
@@ -46,7 +51,7 @@ class ConsoleChat:
         has_color: bool,
         history_path: Path | None = None,
         first_words: str = WELCOME,
-        resume: str | None = None,
+        resume: Resumption = NOT_RESUMED,
     ) -> None:
         """Prepare a chat; its first session is made by `run`.
 
@@ -75,11 +80,12 @@ class ConsoleChat:
             SessionError: The session that is to be continued cannot be.
         """
         with echo_off(self._display.suspend_soon):
-            self._runner.start(pass_signals_to, self._resume)
+            self._runner.start(pass_signals_to, self._resume.session_id)
             try:
                 self._display.say(self._first_words, color=DIM)
-                if self._resume is not None:
+                if self._resume.session_id is not None:
                     self._runner.show_past()
+                    self._runner.bring_back_variables(self._resume)
                 self._listen()
                 self._runner.say_how_to_resume()
             finally:

@@ -56,6 +56,9 @@ class Commands:
             "resume": self._resume,
             "load": self._load,
             "save": self._save,
+            "export": self._export,
+            "snapshot": self._snapshot,
+            "restore": self._restore,
             "info": self._info,
             "mode": self._mode,
             "expand": self._expand,
@@ -140,6 +143,7 @@ class Commands:
             chosen = others[int(chosen) - 1].session_id
         self._runner.begin_session(chosen)
         self._runner.show_past()
+        self._runner.offer_variables()
 
     def _load(self, arguments: str) -> None:
         paths = [Path(word).expanduser().absolute() for word in _words(arguments)]
@@ -162,6 +166,30 @@ class Commands:
         text = json.dumps(transcript, ensure_ascii=False, indent=2, default=str)
         path.write_text(text, encoding="utf-8", errors="replace")
         self._say(f"Saved {len(rounds)} round(s) to {path.absolute()}")
+
+    def _export(self, arguments: str) -> None:
+        words = _words(arguments)
+        names = [word for word in words if word != "--force"]
+        if len(names) != 1:
+            raise UsageError(
+                "/export [--force] FILE: its ending (.ipynb, .md, .html, .zip) decides."
+            )
+        path = Path(names[0]).expanduser()
+        done = self._runner.session.export(path, replaces="--force" in words)
+        self._say("\n".join([f"Exported to {done.path.absolute()}", *done.notes]))
+
+    def _snapshot(self, arguments: str) -> None:
+        words = _words(arguments)
+        if len(words) > 1:
+            raise UsageError("/snapshot [FILE] takes one file; put quotes around its spaces.")
+        self._runner.snapshot(Path(words[0]).expanduser() if words else None)
+
+    def _restore(self, arguments: str) -> None:
+        words = _words(arguments)
+        paths = [Path(word).expanduser() for word in words if word != "--trust"]
+        if len(paths) > 1:
+            raise UsageError("/restore [--trust] [FILE] takes one file.")
+        self._runner.restore_variables(paths[0] if paths else None, trust="--trust" in words)
 
     def _info(self, _arguments: str) -> None:
         runner = self._runner

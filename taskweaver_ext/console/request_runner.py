@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from taskweaver_ext.approval import ApprovalAnswer, ApprovalRequest
 from taskweaver_ext.ces.execution.executor import OnInput
 from taskweaver_ext.ces.execution.results import ExecutionResult
+from taskweaver_ext.ces.sessions.snapshot_file import VARIABLES_FILE
 from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.inbox import InboxSubscription, Question
@@ -19,6 +21,7 @@ from taskweaver_ext.console.rows import DIM, RED, YELLOW
 from taskweaver_ext.conversation import Round
 from taskweaver_ext.demo import DEMO_REQUEST
 from taskweaver_ext.errors import SessionError
+from taskweaver_ext.session.rebuilt import VARIABLES_LOST
 from taskweaver_ext.session.saved import SavedSession
 from taskweaver_ext.session.session import Session
 
@@ -31,6 +34,21 @@ _SUGGEST_KILLING_SECONDS = 3.0
 
 _CANCELLED = "[Cancelled]"
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """Which session a chat continues, and how."""
+
+    session_id: str | None
+    """None: it begins a new one."""
+    with_variables: bool = False
+    """Whether the variables of its snapshot are loaded."""
+    trust: bool = False
+    """Whether they are loaded whoever has saved them."""
+
+
+NOT_RESUMED = Resumption(None)
 
 
 class RequestRunner:
@@ -119,6 +137,59 @@ class RequestRunner:
         if session.shares_runs:
             self.display.say(" ◆ in the agent's context (/context)", color=DIM)
         return result
+
+    def snapshot(self, path: Path | None) -> None:
+        """Save the variables of the session; its notice says which."""
+        session = self.session
+
+        def save() -> None:
+            with self.subscription.open():
+                session.snapshot(path)
+
+        self._on_execution_thread(save, session)
+
+    def restore_variables(self, path: Path | None = None, *, trust: bool = False) -> None:
+        """Bring back the variables of a snapshot; the session's notice says which.
+
+        Raises:
+            SessionError: There is no snapshot, or it cannot be trusted.
+        """
+        session = self.session
+
+        def restore() -> None:
+            with self.subscription.open():
+                session.restore_variables(path, trust=trust)
+
+        self._on_execution_thread(restore, session)
+
+    def bring_back_variables(self, resumption: Resumption) -> bool:
+        """Restore the variables of a continued session if that was asked for, else offer it.
+
+        Returns:
+            False when they were asked for and are not there, which has been said.
+        """
+        if not resumption.with_variables:
+            self.offer_variables()
+            return True
+        try:
+            self.restore_variables(trust=resumption.trust)
+        except SessionError as error:
+            self.display.say(f"error: {error}", color=RED)
+            if not self._has_snapshot:
+                self.offer_variables()
+            return False
+        return True
+
+    def offer_variables(self) -> None:
+        """Say how the variables of a continued session can be had again, if they are lost."""
+        session = self.session
+        if VARIABLES_LOST in session.context_blocks:
+            how = self.source.how_to_get_variables(session, self._has_snapshot)
+            self.display.say(how, color=DIM)
+
+    @property
+    def _has_snapshot(self) -> bool:
+        return (self.session.session_dir / VARIABLES_FILE).exists()
 
     @property
     def _on_input(self) -> OnInput | None:

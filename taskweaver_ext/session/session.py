@@ -14,6 +14,8 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.executor import OnInput
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.programs.languages import Language
+from taskweaver_ext.ces.sessions.snapshot_file import VARIABLES_FILE
+from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
 from taskweaver_ext.config.settings import Config, ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Post, Round, RoundState
 from taskweaver_ext.errors import ConfigError, SessionError, TaskWeaverError
@@ -60,6 +62,11 @@ from taskweaver_ext.session.open_folder import OpenFolder
 from taskweaver_ext.session.rebuilt import FRESH_KERNEL, VARIABLES_LOST, RebuiltSession
 from taskweaver_ext.session.submitted import Submitted
 from taskweaver_ext.session.turns import SessionTurns
+from taskweaver_ext.session.variables import (
+    describe_restored,
+    describe_saved,
+    describe_to_agent,
+)
 
 MAX_SHARED_RESULT_CHARS = 2000
 MAX_KEPT_RESULT_CHARS = 20_000
@@ -312,6 +319,43 @@ class Session:
             SessionEventType.session_memory_update, "", {"role": "", "covered_rounds": known}
         )
 
+    def snapshot(self, path: str | Path | None = None) -> SavedVariables:
+        """Save the Python variables to a file, for `restore_variables`; a notice says which.
+
+        Args:
+            path: By default the one in the session's folder, which `--with-variables` loads.
+
+        Raises:
+            SessionError: A round is under way, no Python code has run yet, it was stopped, or
+                the file cannot be written.
+        """
+        with self._turns.claimed():
+            saved = self._executor.snapshot(Path(path or self.session_dir / VARIABLES_FILE))
+            self._say_notice(describe_saved(saved))
+            return saved
+
+    def restore_variables(
+        self, path: str | Path | None = None, *, trust: bool = False
+    ) -> RestoredVariables:
+        """Bring back the variables that `snapshot` saved; a notice says which, and the agent knows.
+
+        Args:
+            path: By default the file in the session's folder.
+            trust: Load it also if this user has not written it on this machine; what is in it
+                can run any code.
+
+        Raises:
+            SessionError: A round is under way, it was stopped, or the file is not there or cannot
+                be trusted.
+        """
+        with self._turns.claimed():
+            place = Path(path or self.session_dir / VARIABLES_FILE)
+            restored = self._executor.restore_variables(place, trust=trust)
+            others = [block for block in self.context_blocks if block != VARIABLES_LOST]
+            self.share([*others, describe_to_agent(restored)])
+            self._say_notice(describe_restored(restored))
+            return restored
+
     def update_session_var(self, variables: Mapping[str, str]) -> None:
         """Set what plugins read with `ctx.get_session_var`."""
         self._executor.update_session_var(dict(variables))
@@ -323,6 +367,7 @@ class Session:
         *,
         replaces: bool = False,
         with_files: bool = False,
+        with_variables: bool = False,
     ) -> Exported:
         """Write the session so far to a file; while a round is under way, with what it has said.
 
@@ -330,6 +375,7 @@ class Session:
             to: The format; by default what the file's name asks for.
             replaces: Whether a file that is there may be replaced.
             with_files: Of a bundle: with everything in the working folder.
+            with_variables: Of a bundle: with what `snapshot` saved last.
 
         Raises:
             ConfigError: The format is unknown, the file is there already, or something is missing.
@@ -340,7 +386,14 @@ class Session:
             session_id=self.session_id, folder=self.session_dir, read=self.emitter.events
         )
         to = to or format_of(path)
-        return export_session(source, path, to, replaces=replaces, with_files=with_files)
+        return export_session(
+            source,
+            path,
+            to,
+            replaces=replaces,
+            with_files=with_files,
+            with_variables=with_variables,
+        )
 
     def stop(self) -> None:
         """End the session and everything it started; its folder stays.

@@ -9,14 +9,15 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from taskweaver_ext.ces.execution.artifacts import ArtifactStore
 from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.ces.execution.events import StatusChanged
-from taskweaver_ext.ces.execution.executor import RunOptions, new_execution_id
+from taskweaver_ext.ces.execution.executor import OnOutput, RunOptions, new_execution_id
 from taskweaver_ext.ces.execution.late_output import LateOutputs, OnLateOutput
-from taskweaver_ext.ces.execution.output_sink import OutputSink
+from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES, OutputSink
 from taskweaver_ext.ces.execution.results import (
     ExecutionResult,
     KernelContents,
@@ -35,6 +36,13 @@ from taskweaver_ext.ces.sessions.session_folder import SessionFolder
 from taskweaver_ext.ces.sessions.session_info import SessionInfo, SessionState, memory_of
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
 from taskweaver_ext.ces.sessions.turns import Place, Purpose, Turns
+from taskweaver_ext.ces.sessions.variables import (
+    RestoredVariables,
+    SavedVariables,
+    SnapshotOptions,
+    VariableTransfer,
+    wait_for_kernel_to_answer,
+)
 from taskweaver_ext.errors import KernelDiedError, SessionError
 from taskweaver_ext.text.redaction import Redactor
 
@@ -199,19 +207,21 @@ class KernelSession:
                 self._tell_what_happened(execution)
                 return self._supervisor.count_death(self._run(execution))
 
-    def _execution(self, code: str, options: RunOptions, **command: object) -> Execution:
+    def _execution(
+        self, code: str, options: RunOptions, *, is_for_people: bool = True, **command: object
+    ) -> Execution:
         return Execution(
             code,
             options,
             sink=OutputSink(
                 self._folder.outputs,
                 options.execution_id,
-                max_bytes=self._max_output_bytes,
+                max_bytes=self._max_output_bytes if is_for_people else MAX_OUTPUT_BYTES,
                 is_on_disk=options.record_on_disk,
             ),
             artifacts=self._artifacts,
             metadata={"session_variables": dict(self._variables), **command},
-            redactor=self._redactor,
+            redactor=self._redactor if is_for_people else None,
         )
 
     def _tell_what_happened(self, execution: Execution) -> None:
@@ -318,6 +328,39 @@ class KernelSession:
             result = self._ask_runtime("describe_contents", {}, place.token, CONTENTS_SECONDS)
         return KernelContents.from_json("".join(result.stdout))
 
+    def save_variables(self, options: SnapshotOptions) -> SavedVariables:
+        """Write the variables of the kernel to a file."""
+        self._refuse_callbacks()
+
+        def save(on_answer: Callable[[], object]) -> SavedVariables:
+            with self._using("preparation", options.token):
+                if not self._kernel.is_there or self._kernel.is_dead:
+                    raise SessionError(
+                        f"Session {self._id!r} has no kernel now, and so no variables to save."
+                    )
+                return self._variable_transfer(options).save(on_answer)
+
+        return wait_for_kernel_to_answer(save, self._id, options)
+
+    def restore_variables(self, options: SnapshotOptions) -> RestoredVariables:
+        """Load the variables of a file into the kernel, starting one if there is none."""
+        self._refuse_callbacks()
+
+        def restore(_on_answer: object) -> RestoredVariables:
+            with self._using_kernel(options.token):
+                return self._variable_transfer(options).restore(self._folder.path / "ces")
+
+        return wait_for_kernel_to_answer(restore, self._id, options)
+
+    def _variable_transfer(self, options: SnapshotOptions) -> VariableTransfer:
+        return VariableTransfer(
+            session_id=self._id,
+            mode=self._mode,
+            ask_kernel=partial(self._ask_runtime, is_for_people=False),
+            options=options,
+            redactor=self._redactor,
+        )
+
     def update_variables(self, variables: Mapping[str, str]) -> None:
         """Set session variables; they travel with the next request."""
         self._variables.update(variables)
@@ -342,14 +385,26 @@ class KernelSession:
         command: str,
         arguments: dict[str, Any],
         token: CancellationToken,
-        timeout: float | None,
+        timeout: float | None = None,
+        *,
+        on_output: OnOutput | None = None,
+        is_for_people: bool = True,
     ) -> ExecutionResult:
+        """Have the kernel's runtime do a command.
+
+        Args:
+            is_for_people: Whether what it answers is text, which is masked, and bounded as such.
+        """
         options = RunOptions(
             execution_id=new_execution_id(f"{command}-{uuid.uuid4().hex[:8]}"),
+            on_output=on_output,
             timeout=timeout,
             token=token,
         )
-        return self._run(self._execution("", options, command=command, arguments=arguments))
+        execution = self._execution(
+            "", options, is_for_people=is_for_people, command=command, arguments=arguments
+        )
+        return self._run(execution)
 
 
 def _cancelled(execution: Execution) -> ExecutionResult:

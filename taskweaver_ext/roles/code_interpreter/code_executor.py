@@ -24,6 +24,7 @@ from taskweaver_ext.ces.executors import ExecutorRegistry
 from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
 from taskweaver_ext.ces.kernels.modes import KERNEL_MODES
 from taskweaver_ext.ces.programs.languages import Language, canonical_name
+from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
 from taskweaver_ext.errors import PluginError, SessionError, TaskWeaverError
 from taskweaver_ext.events.emitter import PostEventProxy, SessionEventEmitter
 from taskweaver_ext.events.questions import CANCELLED, Answer, Questions
@@ -230,6 +231,29 @@ class CodeExecutor:
             return None
         with self._stoppable() as token:
             return self._environment.kernel_contents(self._session_id, token=token)
+
+    def snapshot(self, path: Path) -> SavedVariables:
+        """Save the variables of the kernel to a file.
+
+        Raises:
+            RoundCancelledError: It was stopped.
+            SessionError: There is no kernel, or the file cannot be written.
+        """
+        if not self._is_started:
+            raise SessionError("No Python code has run here yet, so there are no variables.")
+        with self._stoppable() as token:
+            return self._environment.snapshot(self._session_id, path, token=token)
+
+    def restore_variables(self, path: Path, *, trust: bool) -> RestoredVariables:
+        """Load the variables of a file into the kernel, which is started if need be.
+
+        Raises:
+            RoundCancelledError: It was stopped.
+            SessionError: The file is not there, or cannot be trusted.
+        """
+        self.start()
+        with self._stoppable() as token:
+            return self._environment.restore(self._session_id, path, trust=trust, token=token)
 
     def update_session_var(self, variables: dict[str, str]) -> None:
         """Set what plugins read with `ctx.get_session_var`."""

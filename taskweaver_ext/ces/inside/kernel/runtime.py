@@ -31,6 +31,7 @@ from .interrupt_watch import InterruptWatch
 from .message_cost import fitting, sendable
 from .output_queue import OutputQueue
 from .streams import TextStream
+from .variables import Variables
 from .wire import HELLO, MESSAGE, STDERR, STDOUT, FrameSender
 
 _STARTS_A_CHILD = frozenset(
@@ -107,6 +108,7 @@ class Runtime:
 
         self.context = plugin_api.PluginContext(publish, env_id=env_id, session_id=session_id)
         self.plugins = plugin_api.LoadedPlugins(self.context, shell.user_ns)
+        self._variables = Variables(shell.user_ns, self.stdout)
         self._shell = shell
 
     def say_hello(self, key: str, **more: str) -> None:
@@ -192,6 +194,9 @@ class Runtime:
             "test_plugin": self.plugins.test,
             "run_script": self.plugins.run_script,
             "describe_contents": self._describe_contents,
+            "save_variables": self._save_variables,
+            "receive_variables": self._variables.receive,
+            "restore_variables": self._restore_variables,
         }
         if not self.enter_code():
             raise KeyboardInterrupt
@@ -201,8 +206,18 @@ class Runtime:
 
     def _describe_contents(self) -> None:
         """Write what code would find here, as JSON."""
-        known = {*self._shell.user_ns_hidden, *self.plugins.names}
-        self.stdout.write(json.dumps(kernel_contents.describe(self._shell.user_ns, known)))
+        contents = kernel_contents.describe(self._shell.user_ns, self._names_of_ours())
+        self.stdout.write(json.dumps(contents))
+
+    def _save_variables(self, **arguments: Any) -> None:
+        self._variables.save(self._names_of_ours(), **arguments)
+
+    def _restore_variables(self, **arguments: Any) -> None:
+        self._variables.restore(self._names_of_ours(), **arguments)
+
+    def _names_of_ours(self) -> set[str]:
+        """What is in the user's namespace and not the user's."""
+        return {*self._shell.user_ns_hidden, *self.plugins.names}
 
     def _pop_exception(self) -> BaseException | None:
         exception, self.ended_with = self.ended_with, None

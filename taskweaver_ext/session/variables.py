@@ -1,0 +1,50 @@
+"""What people and agents are told of the snapshot of a session's variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
+
+RESTORED = "Variables are back"
+"""How the notice begins that variables of an earlier kernel were restored."""
+
+_MAX_NAMED = 20
+
+
+def describe_saved(saved: SavedVariables) -> str:
+    """Say what was saved, and what was not and why."""
+    size = saved.size_bytes / (1 << 20)
+    text = f"Saved {_count(saved.names)} ({size:.1f} MiB) to {saved.path}."
+    return text + _listed(" Not saved", saved.left_out)
+
+
+def describe_restored(restored: RestoredVariables) -> str:
+    """Say what came back, and what did not and why."""
+    named = ", ".join(restored.names[:_MAX_NAMED])
+    more = len(restored.names) - _MAX_NAMED
+    names = f"{named} and {more} more" if more > 0 else named
+    text = f"{RESTORED}: {names}." if restored.names else f"{RESTORED}: none."
+    return text + _listed(" Not restored", restored.left_out)
+
+
+def describe_to_agent(restored: RestoredVariables) -> str:
+    """Say to an agent what it can use of earlier code."""
+    missing = ", ".join(list(restored.left_out)[:_MAX_NAMED])
+    lost = f" except {missing}, which are lost" if missing else ""
+    return (
+        "[Note: this session goes on in a new process. The Python variables of earlier code were"
+        f" restored{lost}; the state of the shell is lost. Files are still there.]"
+    )
+
+
+def _count(names: tuple[str, ...]) -> str:
+    return "1 variable" if len(names) == 1 else f"{len(names)} variables"
+
+
+def _listed(what: str, left_out: Mapping[str, str]) -> str:
+    if not left_out:
+        return ""
+    named = [f"{name} ({why})" for name, why in list(left_out.items())[:_MAX_NAMED]]
+    more = len(left_out) - _MAX_NAMED
+    return f"{what}: {'; '.join(named)}{f'; and {more} more' if more > 0 else ''}."
