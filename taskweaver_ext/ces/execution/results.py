@@ -12,6 +12,10 @@ from typing import Any, Literal, NewType, TypeAlias
 ExecutionId = NewType("ExecutionId", str)
 StreamName: TypeAlias = Literal["stdout", "stderr"]
 MimeBundle: TypeAlias = dict[str, Any]
+Cause: TypeAlias = Literal[
+    "exited", "signal", "out_of_memory", "unresponsive", "container_gone", "engine_gone", "unknown"
+]
+"""Of a kernel's end; "unresponsive": it lived, but code had wrecked what runs code."""
 
 
 class ExecutionStatus(enum.Enum):
@@ -30,7 +34,7 @@ class ExecutionStatus(enum.Enum):
 class KernelDeath:
     """How a kernel came to its end."""
 
-    cause: Literal["exited", "signal", "out_of_memory", "container_gone", "engine_gone", "unknown"]
+    cause: Cause
     exit_code: int | None = None
     signal: int | None = None
     detail: str = ""
