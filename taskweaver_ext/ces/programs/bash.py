@@ -88,7 +88,6 @@ class BashProcess:
             environment=environment,
             has_open_stdin=True,
             has_stderr=False,
-            is_guarded=True,
         )
         try:
             self._process = site.start(settings)
