@@ -30,6 +30,7 @@ from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.ces.programs.run_records import CLOSE_SECONDS, RunRecords
 from taskweaver_ext.ces.programs.site import ProgramSites
 from taskweaver_ext.errors import SessionError
+from taskweaver_ext.machine.owned_folders import GivenFolder
 from taskweaver_ext.text.redaction import Redactor
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
@@ -52,7 +53,7 @@ class ProcessExecutor(Executor):
         default_timeout: float | None = DEFAULT_TIMEOUT_SECONDS,
         max_output: int = MEMORY_BYTES,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
-        folder: str | Path | None = None,
+        folder: str | Path | GivenFolder | None = None,
         audit: AuditLog | None = None,
         sites: ProgramSites | None = None,
         redactor: Redactor | None = None,
@@ -67,7 +68,8 @@ class ProcessExecutor(Executor):
             max_output: Bytes of output in a result; more is trimmed in the middle, and the
                 whole text is in a file.
             max_output_bytes: What a program may write before it is stopped.
-            folder: Where such files are kept; by default in one that `close` removes.
+            folder: Where such files are kept; by default in one that goes with
+                the executor and its last result.
             audit: Where runs are written down; by default in that folder.
             sites: Where programs run; by default on this machine.
             redactor: Masks secrets in what programs write.

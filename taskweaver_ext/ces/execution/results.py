@@ -168,6 +168,8 @@ class ExecutionResult:
     """False when the state the code could rely on (variables, shell) is gone afterwards."""
     death: KernelDeath | None = None
     usage: Usage = field(default_factory=Usage)
+    folder: object = field(default=None, init=False, repr=False, compare=False)
+    """Keeps the files that it names for as long as it is there, where they are temporary."""
 
     @property
     def is_success(self) -> bool:
