@@ -121,3 +121,32 @@ except OSError:
 KERNEL_WRECKERS = {name: _IMPORTS + code.lstrip() for name, code in _KERNEL_WRECKERS.items()}
 
 HARMLESS = "print('still here')"
+
+SHELL_WRECKERS = {
+    "its input leads to nothing": "exec </dev/null",
+    "its input is closed": "exec <&-",
+    "its output leads to nothing": "exec >/dev/null 2>&1",
+    "all its descriptors are closed": (
+        'for f in /proc/$$/fd/*; do n=${f##*/}; eval "exec $n>&-"; done'
+    ),
+    "what it saved is closed": 'for n in {10..300}; do eval "exec $n>&-" 2>/dev/null; done',
+    "it ends at a failure": "set -e; false",
+    "it exits": "set -e; exit 3",
+    "all signals are ignored": "for s in {1..64}; do trap '' $s 2>/dev/null; done",
+    "a trap exits": "trap 'exit 5' DEBUG",
+    "a trap hangs": "trap 'sleep 1000' DEBUG",
+    "a prompt command exits": "PROMPT_COMMAND='exit 4'",
+    "a prompt command hangs": "PROMPT_COMMAND='sleep 1000'",
+    "a prompt hangs": "PS0='$(sleep 1000)'; PS1='$(sleep 1000)'",
+    "its builtins are replaced": "printf() { :; }; builtin() { :; }; export() { :; }",
+    "its builtins are switched off": "enable -n printf builtin . export",
+    "its builtins are aliases": "alias printf=false builtin=false .=false",
+    "it executes nothing": "set -n",
+    "it is restricted": "set -r",
+    "it may not redirect": "ulimit -n 4",
+    "our variable is read-only": "readonly _taskweaver_running=1",
+    "all variables are unset": "for v in $(compgen -v); do unset $v 2>/dev/null; done; IFS=0123",
+    "it is another program": "exec cat",
+    "it ends for want of input": "TMOUT=1",
+    "the code is unfinished": "if true; then",
+}
