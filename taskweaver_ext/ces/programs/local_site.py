@@ -25,6 +25,7 @@ from taskweaver_ext.ces.programs.site import ProcessSettings, ProgramFolder
 from taskweaver_ext.ces.sandbox.sandbox import restriction_command
 from taskweaver_ext.machine.child_environment import child_environment
 from taskweaver_ext.machine.owned_folders import make_owned_folder
+from taskweaver_ext.machine.private_files import open_private
 
 
 class LocalProcess(StartedProcess):
@@ -119,7 +120,8 @@ class LocalFolder:
     def write(self, name: str, content: bytes) -> str:
         """Write a file."""
         path = self._path / name
-        path.write_bytes(content)
+        with open(open_private(path, os.O_WRONLY | os.O_TRUNC), "wb") as file:
+            file.write(content)
         return str(path)
 
     def make_pipe(self, name: str) -> tuple[str, ReadEnd]:

@@ -15,9 +15,12 @@ import os
 import shutil
 import subprocess
 import threading
+import weakref
+from collections.abc import Callable
 
 from taskweaver_ext.ces.inside.spawner.process_tree import MARK, ProcessFamily
-from taskweaver_ext.machine.forks import closed_in_forks
+from taskweaver_ext.ces.inside.spawner.started_process import new_mark
+from taskweaver_ext.machine.forks import closed_in_forks, not_in_forks
 
 _WATCH = r"""
 trap '' HUP INT TERM
@@ -91,6 +94,28 @@ class OrphanKiller:
                     self._process = _start()
                 self._marks.add(family.mark)
                 self._say(f"watch {family.mark} {family.leader} {family.tag_value}\n")
+
+    def stay_for(self, user: object) -> Callable[[], object]:
+        """Stay between families, so that none has to wait for the start of the process.
+
+        Returns:
+            What ends that; so does the end of the user.
+        """
+        mark = new_mark()
+        self.watch(ProcessFamily(0, mark))
+        finalizer = weakref.finalize(user, not_in_forks(self._forget_elsewhere), mark)
+        finalizer.atexit = False  # it ends with us in any case
+
+        def leave() -> None:
+            if finalizer.detach() is not None:
+                self.forget(mark)
+
+        return leave
+
+    def _forget_elsewhere(self, mark: str) -> None:
+        """Called by the garbage collector, on any thread, which may hold any lock: do not wait."""
+        name = "taskweaver-orphan-killer-end"
+        threading.Thread(target=self.forget, args=(mark,), name=name, daemon=True).start()
 
     def forget(self, mark: str) -> None:
         """A family has ended; to be called while its leader's number cannot be another's yet."""
