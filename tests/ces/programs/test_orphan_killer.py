@@ -79,7 +79,7 @@ def test_what_a_killed_owner_ran_ends_with_all_its_children(
 
 
 def test_what_a_killed_command_line_ran_ends_too(seconds: str) -> None:
-    command = [sys.executable, "-m", "taskweaver_ext", "exec", "bash", "--timeout", "0"]
+    command = [sys.executable, "-m", "taskweaver_ext.cli", "exec", "bash", "--timeout", "0"]
     owner = subprocess.Popen(
         [*command, "-c", CHILDREN.format(seconds=seconds)], stdout=subprocess.PIPE, text=True
     )
