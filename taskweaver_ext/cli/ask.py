@@ -30,12 +30,14 @@ from taskweaver_ext.config.settings import ApprovalMode
     show_default=True,
     help="Whether shell code of the agent may run.",
 )
+@click.option("--resume", metavar="ID", help="Ask in a session that was there before.")
 def command(
     request: tuple[str, ...],
     project: Path | None,
     files: tuple[Path, ...],
     kernel: str | None,
     approve: ApprovalMode,
+    resume: str | None,
 ) -> int:
     """Have one request done, and exit.
 
@@ -49,4 +51,4 @@ def command(
         raise click.UsageError("There is nothing to ask.")
     from taskweaver_ext.cli.answer_request import answer_request  # `--help` does without all this
 
-    return answer_request(text, project, files=files, kernel=kernel, approve=approve)
+    return answer_request(text, project, files=files, kernel=kernel, approve=approve, resume=resume)
