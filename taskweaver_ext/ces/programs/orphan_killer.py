@@ -24,16 +24,18 @@ from taskweaver_ext.machine.forks import closed_in_forks, not_in_forks
 
 _WATCH = r"""
 trap '' HUP INT TERM
-while read -r verb mark leader tag; do
+while read -r verb mark leader tag lifeline; do
     if [[ $verb == watch ]]; then
-        eval "family_$mark=$leader:$tag"
+        eval "family_$mark=$leader:$tag:$lifeline"
     else
         unset "family_$mark"
     fi
 done
+lifelines=()
 for family in ${!family_*}; do
-    leader=${!family%:*} tag=${!family#*:}
+    IFS=: read -r leader tag lifeline <<<"${!family}"
     eval "tag_$tag=1"
+    [[ ! $lifeline ]] || lifelines+=(-o -lname "pipe:\\[$lifeline\\]")
     [[ $leader != 0 ]] || continue
     eval "session_$leader=1"
     kill -KILL -- "-$leader" 2>/dev/null
@@ -63,10 +65,16 @@ for round in {1..100}; do
         found=1
         kill -KILL "${folder#/proc/}" 2>/dev/null
     done
+    while [[ ${lifelines[*]} ]] && read -r path; do
+        folder=${path#/proc/}
+        found=1
+        kill -KILL "${folder%%/*}" 2>/dev/null
+    done < <(find /proc/[0-9]*/fd -maxdepth 1 -false "${lifelines[@]}" 2>/dev/null)
     [[ $found ]] || exit
 done
 """.replace("@MARK@", MARK)
-"""Bash builtins only, and of those on other systems than Linux only what an old bash has."""
+"""Bash builtins only, and of those on other systems than Linux only what an old bash has. Where
+there is `find`, it looks for those that cleared their environment before they had their tag."""
 
 
 class OrphanKiller:
@@ -93,7 +101,8 @@ class OrphanKiller:
                 if self._process is None:
                     self._process = _start()
                 self._marks.add(family.mark)
-                self._say(f"watch {family.mark} {family.leader} {family.tag_value}\n")
+                pipe = "".join(filter(str.isdigit, family.lifeline))
+                self._say(f"watch {family.mark} {family.leader} {family.tag_value} {pipe}\n")
 
     def stay_for(self, user: object) -> Callable[[], object]:
         """Stay between families, so that none has to wait for the start of the process.
