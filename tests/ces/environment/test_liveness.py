@@ -110,6 +110,7 @@ def test_a_wrecked_kernel_is_asked_when_idle_and_replaced_when_needed(
     assert _says_restarted(heard)
 
 
+@pytest.mark.not_on_gateway("there code can keep its kernel from saying that it has begun")
 def test_code_that_does_not_begin_ends_with_its_kernel(
     open_environment: OpenEnvironment, tmp_path: Path
 ) -> None:

@@ -134,6 +134,10 @@ class KernelConnection(Protocol):
     def is_reachable(self) -> bool:
         """Whether a silent kernel could be heard now; any thread may ask."""
 
+    @property
+    def tells_beginnings(self) -> bool:
+        """Whether code is heard to begin before it can keep its kernel from saying so."""
+
     def request_shutdown(self) -> None:
         """Ask an idle kernel to end by itself."""
 

@@ -355,7 +355,7 @@ class KernelReader:
 
     def _expect_it_to_begin(self) -> None:
         """The kernel has not begun for long; it has more time where it cannot be heard."""
-        if self._connection.is_reachable:
+        if self._connection.is_reachable and self._connection.tells_beginnings:
             self._give_up()
         else:
             self._liveness.execution_sent()

@@ -59,6 +59,11 @@ class TracedConnection:
         """Whether a silent kernel could be heard now."""
         return self._connection.is_reachable
 
+    @property
+    def tells_beginnings(self) -> bool:
+        """Whether code is heard to begin in any case."""
+        return self._connection.tells_beginnings
+
     def request_shutdown(self) -> None:
         """Log and ask the kernel to end."""
         self._say(">", "shutdown request")

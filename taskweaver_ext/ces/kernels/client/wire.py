@@ -198,6 +198,11 @@ class WireConnection:
         self._send(self._shell, self._format.pack("execute_request", content, metadata=ALIVE))
 
     @property
+    def tells_beginnings(self) -> bool:
+        """The thread that runs the code says so itself."""
+        return True
+
+    @property
     def is_reachable(self) -> bool:
         """Always, on this machine."""
         return True

@@ -147,6 +147,11 @@ class GatewayConnection:
         self._channel.send("shell", "execute_request", execute_content("", silent=True), ALIVE)
 
     @property
+    def tells_beginnings(self) -> bool:
+        """Another thread of the kernel says so, which code can keep from running."""
+        return False
+
+    @property
     def is_reachable(self) -> bool:
         """Whether there is a channel."""
         return self._channel.current is not None
