@@ -136,6 +136,7 @@ class _Parts(Module):
             service.kernel_mode,
             preload=service.preload,
             spare_kernels=service.spare_kernels,
+            unresponsive_seconds=service.unresponsive_seconds,
             sandbox=self._config.sandbox,
             guard=service.guard,
             service=service,
