@@ -12,14 +12,24 @@ from taskweaver_ext.cli.options import kernel_option, project_option
 @click.command(short_help="Talk to the agent, run Python and shell, and watch it all.")
 @project_option
 @kernel_option
-def command(project: Path | None, kernel: str | None) -> int:
+@click.option(
+    "--json", "as_json", is_flag=True, help="Be driven by a program: commands in, events out."
+)
+def command(project: Path | None, kernel: str | None, as_json: bool) -> int:
     """Talk to the agent, run Python (> code) and shell (! command), and watch it all.
 
     /help in the chat shows what it can do. Without a terminal, each line of
-    standard input is a request.
+    standard input is a request. With --json, each line is a command, and each
+    line of standard output an event or a reply, in JSON; the docstring of
+    taskweaver_ext/stdio/protocol.py has all of it on one page.
 
     Exit codes: 0 done, 1 a request failed, 2 misused, 130 interrupted.
     """
-    from taskweaver_ext.cli.open_chat import open_chat  # `--help` does without all this
+    # `--help` does without all this.
+    if as_json:
+        from taskweaver_ext.cli.json_frontend import chat_as_json
+
+        return chat_as_json(project, kernel)
+    from taskweaver_ext.cli.open_chat import open_chat
 
     return open_chat(project, kernel)

@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from taskweaver_ext.approval import Approval
@@ -17,7 +17,12 @@ from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatu
 from taskweaver_ext.ces.programs.languages import Language
 from taskweaver_ext.config.settings import Config, ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Post, Round, RoundState
-from taskweaver_ext.errors import ConfigError, SessionError, TaskWeaverError
+from taskweaver_ext.errors import (
+    ConfigError,
+    RoundCancelledError,
+    SessionError,
+    TaskWeaverError,
+)
 from taskweaver_ext.events.emitter import SessionEventEmitter
 from taskweaver_ext.events.questions import Questions
 from taskweaver_ext.events.types import (
@@ -30,7 +35,7 @@ from taskweaver_ext.events.types import (
 from taskweaver_ext.llm.chat_model import ChatModel
 from taskweaver_ext.machine.private_files import claim_private_folder, write_private
 from taskweaver_ext.plugins.registry import PluginEntry, PluginRegistry
-from taskweaver_ext.roles.base.cancellation import Cancellation, RoundCancelledError
+from taskweaver_ext.roles.base.cancellation import Cancellation
 from taskweaver_ext.roles.base.role import (
     USER,
     Memory,
@@ -53,16 +58,11 @@ from taskweaver_ext.session.files import SessionFile, copy_into
 from taskweaver_ext.session.folders import FolderInUse
 from taskweaver_ext.session.submitted import Submitted
 from taskweaver_ext.session.turns import SessionTurns
+from taskweaver_ext.traces.traces import NoTraces, Traces
 
 MAX_SHARED_RESULT_CHARS = 2000
 MAX_KEPT_RESULT_CHARS = 20_000
 """How much of what a person's code wrote is kept with it: about what the console shows."""
-
-_STATES: Mapping[ExecutionStatus, RoundState] = {
-    ExecutionStatus.SUCCESS: "finished",
-    ExecutionStatus.CANCELLED: "cancelled",
-}
-"""How a round ends that is one run of a person's; like the others, it has failed."""
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _logger = logging.getLogger(__name__)
@@ -80,6 +80,7 @@ class SessionParts:
     languages: Mapping[str, Language]
     """Those that the project adds."""
     reply_form: ReplyForm = "json"
+    traces: Traces = field(default_factory=NoTraces)
 
 
 class Session:
@@ -121,7 +122,8 @@ class Session:
         self.rounds: list[Round] = []
         """All that was said and run, oldest first."""
         self.usage = TokenCounter()
-        self.questions = Questions(self.emitter)
+        self._cancellation = Cancellation()
+        self.questions = Questions(self.emitter, lambda: self._cancellation.is_requested)
         """What a person is asked; `answer` closes one."""
         self.approval = approval or Approval()
         self.approval.questions = self.questions
@@ -130,9 +132,9 @@ class Session:
         self.context_blocks: tuple[str, ...] = ()
         """What goes to the agent with the next message; `share` changes it."""
         self._config = config
-        self._cancellation = Cancellation()
         self._turns = SessionTurns(session_id, self._cancellation, self._end)
         self._on_end = on_end
+        self._traces = parts.traces
         self._executor = CodeExecutor(
             parts.environment,
             session_id,
@@ -143,6 +145,7 @@ class Session:
             self.questions,
             plugin_problems=parts.plugins.problems if config.code_generator.load_plugin else (),
             languages=parts.languages,
+            traces=parts.traces,
         )
         self._context = RoleContext(
             session_id=session_id,
@@ -153,6 +156,7 @@ class Session:
             cancellation=self._cancellation,
             usage=self.usage,
             redactor=parts.environment.redactor,
+            traces=parts.traces,
         )
         self._roles = self._make_roles(parts)
         self._folder_in_use = FolderInUse(self.session_dir)
@@ -331,7 +335,7 @@ class Session:
             "user_query": chat_round.user_query,
             "post": post.to_dict(),
         }
-        with self._telling(chat_round, details):
+        with self._traces.round(self.session_id, chat_round), self._telling(chat_round, details):
             self.share([])
             self._executor.recover()
             self._executor.start_meanwhile()
@@ -350,7 +354,7 @@ class Session:
             self._executor.recover()
             result = self._run(chat_round, language, code, on_input)
             results.append(result)
-            chat_round.change_round_state(_STATES.get(result.status, "failed"))
+            chat_round.change_round_state(state_after(result.status))
         [result] = results
         if self.shares_runs:
             text = describe_result(result, max_chars=MAX_SHARED_RESULT_CHARS)
@@ -462,6 +466,17 @@ class Session:
         except (OSError, TypeError, ValueError, RecursionError) as error:
             # A disk may be full, and attachments of roles of one's own hold anything.
             _logger.warning("Round %s cannot be kept in %s: %s", chat_round.id, path, error)
+
+
+def state_after(status: ExecutionStatus) -> RoundState:
+    """Return how a round ends that is one run of a person's."""
+    match status:
+        case ExecutionStatus.SUCCESS:
+            return "finished"
+        case ExecutionStatus.CANCELLED:
+            return "cancelled"
+        case _:
+            return "failed"
 
 
 def _make_folder(folder: Path) -> None:

@@ -51,6 +51,8 @@ class LiveOutput(Closeable):
         self._on_question_void = on_question_void
         self._batcher = OutputBatcher(self._emit_output, interval=INTERVAL_SECONDS)
         self._offsets: Counter[StreamName] = Counter()
+        self.has_ended = False
+        """Whether the execution has; then it wants no answers."""
 
     def on_event(self, event: ExecutionEvent) -> None:
         """Receive what the execution says."""
@@ -58,6 +60,8 @@ class LiveOutput(Closeable):
             self._batcher.add(event.stream, event.text)
             return
         self._batcher.flush()  # what was written before comes before
+        if isinstance(event, ExecutionFinished):
+            self.has_ended = True
         if isinstance(event, InputSettled | ExecutionFinished):
             self._on_question_void(self._execution_id)
         if isinstance(event, DisplayProduced | DisplayUpdated):
@@ -66,6 +70,8 @@ class LiveOutput(Closeable):
 
     def close(self) -> None:
         """Send what is still waiting."""
+        self.has_ended = True
+        self._on_question_void(self._execution_id)
         self._batcher.close()
 
     def _emit_output(self, stream: StreamName, text: str) -> None:
