@@ -30,6 +30,7 @@ from taskweaver_ext.events.types import (
     SessionEventType,
     TaskWeaverEvent,
 )
+from taskweaver_ext.text.json_lines import json_line
 from taskweaver_ext.text.json_shapes import has_shape
 
 _SCOPES: Mapping[type[EventType], EventScope] = {
@@ -92,7 +93,7 @@ def session_event_from_json(values: Mapping[str, Any]) -> TaskWeaverEvent:
 
 def event_line(event: TaskWeaverEvent | ExecutionEvent) -> str:
     """An event as one line of JSON, plain ASCII: nothing in it can drive a terminal."""
-    return json.dumps(event_to_json(event), default=str, separators=(",", ":")) + "\n"
+    return json_line(event_to_json(event), separators=(",", ":"))
 
 
 def _extra_to_json(kind: EventType, extra: EventExtra) -> dict[str, Any]:
@@ -113,7 +114,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - an attachment's extra can be an
         return value
     value = value.to_dict() if hasattr(value, "to_dict") else value
     try:
-        return json.loads(json.dumps(value, default=str))
+        return json.loads(json.dumps(value, default=str), parse_constant=str)
     except (TypeError, ValueError, RecursionError):
         return str(value)
 

@@ -184,6 +184,10 @@ class Questions:
             raise SessionError(
                 f"{outcome!r} is no answer to this question. Use one of: {', '.join(choices)}."
             )
+        if outcome == "edited" and not text.strip():
+            raise SessionError(
+                "An edit needs the code that is to run instead. To run nothing, answer 'refused'."
+            )
         if not self._close(question, Answer(outcome, text)):
             raise SessionError(f"Question {question_id!r} has just been answered.")
 

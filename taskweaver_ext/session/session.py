@@ -242,7 +242,7 @@ class Session:
         """Run what a person typed on a thread of its own; return at once.
 
         Raises:
-            SessionError: A round is under way.
+            SessionError: A round is under way, or the session was stopped.
         """
         chat_round = Round.create(user_query=code)
         token = self._turns.reserve()
@@ -273,8 +273,15 @@ class Session:
         return self._cancellation.request(kill=kill)
 
     def share(self, blocks: Iterable[str]) -> None:
-        """Say what goes to the agent with the next message, in place of what did."""
-        blocks = tuple(blocks)
+        """Say what goes to the agent with the next message, in place of what did.
+
+        Raises:
+            SessionError: The session was stopped.
+        """
+        self._turns.require_open()
+        self._set_context(tuple(blocks))
+
+    def _set_context(self, blocks: tuple[str, ...]) -> None:
         if blocks != self.context_blocks:
             self.context_blocks = blocks
             self.emitter.emit_session_event(
@@ -336,7 +343,7 @@ class Session:
             "post": post.to_dict(),
         }
         with self._traces.round(self.session_id, chat_round), self._telling(chat_round, details):
-            self.share([])
+            self._set_context(())
             self._executor.recover()
             self._executor.start_meanwhile()
             self._executor.on_input = on_input
@@ -359,7 +366,7 @@ class Session:
         if self.shares_runs:
             text = describe_result(result, max_chars=MAX_SHARED_RESULT_CHARS)
             block = f"[I ran this {language} code]\n{code}\n[and this came of it]\n{text}\n[end]"
-            self.share([*self.context_blocks, block])
+            self._set_context((*self.context_blocks, block))
         return result
 
     def _converse(self, chat_round: Round) -> None:

@@ -50,11 +50,13 @@ from taskweaver_ext.config.data_files import DataFileError, parse_json
 from taskweaver_ext.config.settings import ApprovalMode
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.events.types import QuestionId, QuestionOutcome
+from taskweaver_ext.text.json_lines import json_line
 from taskweaver_ext.text.json_shapes import has_shape
 
 PROTOCOL = 1
 MAX_LINE_BYTES = 4 << 20
 MAX_ID_CHARACTERS = 200
+_COMPACT = (",", ":")
 
 CommandId: TypeAlias = str | int | float | None
 ReplyKind: TypeAlias = Literal["accepted", "refused", "done"]
@@ -198,16 +200,12 @@ def reply_line(kind: ReplyKind, caller: Caller, **details: Any) -> str:  # noqa:
     values: dict[str, Any] = {"reply": kind, "command": caller.command}
     if caller.id is not None:
         values["id"] = caller.id
-    return _line({**values, **details})
+    return json_line({**values, **details}, _COMPACT)
 
 
 def first_line(session_id: str) -> str:
     """Return the line that everything begins with."""
-    return _line({"protocol": PROTOCOL, "session_id": session_id})
-
-
-def _line(values: Mapping[str, Any]) -> str:
-    return json.dumps(values, separators=(",", ":")) + "\n"
+    return json_line({"protocol": PROTOCOL, "session_id": session_id}, _COMPACT)
 
 
 def _read_object(line: bytes) -> dict[str, Any]:
