@@ -26,6 +26,7 @@ from taskweaver_ext.machine.child_environment import secret_variables
 from taskweaver_ext.machine.credentials import secret_values
 from taskweaver_ext.plugins.registry import PluginRegistry
 from taskweaver_ext.roles.base.role import RoleRegistry
+from taskweaver_ext.session.export.import_bundle import ImportedSession, import_bundle
 from taskweaver_ext.session.folders import remove_old_folders
 from taskweaver_ext.session.session import Session, SessionParts
 from taskweaver_ext.text.redaction import Redactor
@@ -288,6 +289,14 @@ class TaskWeaverApp(Closeable):
             self._sessions[session.session_id] = session
             self._unended.add(session)
             return session
+
+    def import_session(self, path: str | Path) -> ImportedSession:
+        """Take a session back that was exported as a bundle; `get_session` continues it.
+
+        Raises:
+            SessionError: It is no bundle, or cannot be taken; nothing is left of it.
+        """
+        return import_bundle(Path(path), self.config.workspace.workspace_path)
 
     def stop_session(self, session_id: str) -> None:
         """End one session; its folder stays."""

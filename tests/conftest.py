@@ -41,6 +41,14 @@ def _remember_folder(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_remember_folder)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Sessions of tests are kept where no person's are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="module")
 def shared_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     """An environment without sessions, for the tests of one module."""

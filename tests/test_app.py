@@ -141,7 +141,7 @@ def test_a_taskweaver_project_loads_unchanged(tmp_path: Path) -> None:
     heard = "\n".join(message.content for message in model.requests[1])
     assert "def tell_size(what: str) -> tuple[int, str]" in heard
     assert "CodeInterpreter greets." in heard
-    assert (tmp_path / "workspace" / "sessions").is_dir()
+    assert not (tmp_path / "workspace").exists()
 
 
 def test_without_a_model_the_round_says_what_to_do(tmp_path: Path) -> None:

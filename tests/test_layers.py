@@ -27,7 +27,8 @@ ORDER = (
     *("ces.kernels", "ces.sessions", "ces"),
     *("tools", "conversation", "events", "llm", "traces", "streaming", "plugins", "approval"),
     *("roles.base", "roles.planner", "roles.code_interpreter", "roles.echo", "roles"),
-    *("session", "app", "demo", "chat", "console", "stdio", "cli"),
+    *("session.blocks", "session.export", "session", "app", "demo", "chat", "console", "stdio"),
+    "cli",
 )
 """Folders, and the modules beside them; a folder after those in it: none imports its parent."""
 
@@ -36,7 +37,10 @@ INSIDE = "ces.inside"
 IN_EVERY_KERNEL = {"IPython", "ipykernel", "jupyter_client", "traitlets", "zmq"}
 NAME_INSIDE = "taskweaver_inside"
 
-MAY_IMPORT_LATE = ("cli", "llm", "app", "console", "roles", "ces.kernels.modes", INSIDE)
+MAY_IMPORT_LATE = (
+    *("cli", "llm", "app", "console", "roles", "session.export", "ces.kernels.modes"),
+    INSIDE,
+)
 """Commands stay light, vendors' SDKs are optional, only users of containers or gateways pay for
 them, and a prompt appears before what only answers need."""
 MAY_READ_THE_ENVIRONMENT = ("config", "machine.child_environment", INSIDE)

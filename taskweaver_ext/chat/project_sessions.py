@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.chat.kernel_names import KernelName, find_names
+from taskweaver_ext.config.settings import find_app_dir
 from taskweaver_ext.demo import make_demo_app
 from taskweaver_ext.errors import TaskWeaverError
+from taskweaver_ext.session.saved import find_session
 from taskweaver_ext.session.session import Session
 
 _COMPLETION_SECONDS = 2.0
@@ -29,6 +32,25 @@ class ProjectSessions:
     def create(self) -> Session:
         """Make a new session."""
         return self._app.get_session()
+
+    @property
+    def workspace(self) -> Path:
+        """Where the sessions of the project are."""
+        return self._app.config.workspace.workspace_path
+
+    def resume(self, id_or_prefix: str) -> Session:
+        """Continue a session that is on the disk.
+
+        Raises:
+            SessionError: There is none of that id, it cannot be read, or another process has it.
+        """
+        return self._app.get_session(find_session(self.workspace, id_or_prefix).session_id)
+
+    def how_to_resume(self, session: Session) -> str:
+        """Return the command that continues a session another time, from the same folder."""
+        project = self._app.config.app_base_dir
+        place = "" if project == find_app_dir() else f" -p {shlex.quote(str(project))}"
+        return f"taskweaver-ext chat{place} --resume {session.session_id}"
 
     def create_demo(self) -> tuple[Session, Callable[[], None]]:
         """Return a session with a scripted model, and how to end all that belongs to it."""

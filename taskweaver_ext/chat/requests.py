@@ -18,6 +18,8 @@ COMMANDS = {
     "exit": "leave",
     "clear": "clear the screen",
     "reset": "begin a new session: conversation, variables and shell",
+    "sessions": "show the sessions of the project",
+    "resume": "[ID]  continue another session in place of this one",
     "load": "FILE  give files to the session",
     "save": "[FILE]  save the transcript of the session",
     "info": "show session, model, folders and what was used",

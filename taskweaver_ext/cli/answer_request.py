@@ -37,6 +37,7 @@ def answer_request(
     files: Sequence[Path],
     kernel: str | None,
     approve: ApprovalMode,
+    resume: str | None = None,
 ) -> int:
     """Ask the agent, show its work on standard error, then its answer; return the exit code."""
     arguments = {"execution_service.kernel_mode": kernel}
@@ -50,11 +51,12 @@ def answer_request(
         runner = _make_runner(app, answers, is_live=is_live)
         if is_live:
             stack.enter_context(echo_off(runner.display.suspend_soon))
-        runner.start(signals.pass_to)
+        runner.start(signals.pass_to, resume)
         stack.callback(runner.close)
         runner.files += [path.absolute() for path in files]
         runner.session.approval.mode = approve
         chat_round = runner.ask_agent(text)
+        runner.say_how_to_resume()
     _show(answers)
     if runner.was_stopped:
         return EXIT_INTERRUPTED

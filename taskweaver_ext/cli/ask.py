@@ -30,6 +30,7 @@ from taskweaver_ext.config.settings import ApprovalMode
     show_default=True,
     help="Whether shell code of the agent may run.",
 )
+@click.option("--resume", metavar="ID", help="Ask in a session that was there before.")
 @click.option("--json", "as_json", is_flag=True, help="Write what happens as JSON, a line each.")
 def command(
     request: tuple[str, ...],
@@ -37,6 +38,7 @@ def command(
     files: tuple[Path, ...],
     kernel: str | None,
     approve: ApprovalMode,
+    resume: str | None,
     as_json: bool,
 ) -> int:
     """Have one request done, and exit.
@@ -56,4 +58,4 @@ def command(
     else:
         from taskweaver_ext.cli.answer_request import answer_request
 
-    return answer_request(text, project, files=files, kernel=kernel, approve=approve)
+    return answer_request(text, project, files=files, kernel=kernel, approve=approve, resume=resume)

@@ -13,9 +13,16 @@ from taskweaver_ext.cli.options import kernel_option, project_option
 @project_option
 @kernel_option
 @click.option(
+    "--resume",
+    metavar="[ID]",
+    is_flag=False,
+    flag_value="",
+    help="Continue a session; without ID, the one you choose from a list.",
+)
+@click.option(
     "--json", "as_json", is_flag=True, help="Be driven by a program: commands in, events out."
 )
-def command(project: Path | None, kernel: str | None, as_json: bool) -> int:
+def command(project: Path | None, kernel: str | None, resume: str | None, as_json: bool) -> int:
     """Talk to the agent, run Python (> code) and shell (! command), and watch it all.
 
     /help in the chat shows what it can do. Without a terminal, each line of
@@ -29,7 +36,9 @@ def command(project: Path | None, kernel: str | None, as_json: bool) -> int:
     if as_json:
         from taskweaver_ext.cli.json_frontend import chat_as_json
 
-        return chat_as_json(project, kernel)
+        if resume == "":
+            raise click.UsageError("With --json, --resume needs the ID of a session.")
+        return chat_as_json(project, kernel, resume)
     from taskweaver_ext.cli.open_chat import open_chat
 
-    return open_chat(project, kernel)
+    return open_chat(project, kernel, resume)

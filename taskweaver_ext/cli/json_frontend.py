@@ -14,6 +14,8 @@ import click
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
+from taskweaver_ext.chat.project_sessions import ProjectSessions
+from taskweaver_ext.cli.init import find_template
 from taskweaver_ext.cli.kernel_place import UNWATCHED, say_where_code_runs
 from taskweaver_ext.cli.project_log import logging_to_project
 from taskweaver_ext.cli.signal_watch import SignalWatch
@@ -28,11 +30,11 @@ _STUCK_SECONDS = 30.0
 """How long the end may take after a signal, before it is made without a word."""
 
 
-def chat_as_json(project: Path | None, kernel: str | None) -> int:
+def chat_as_json(project: Path | None, kernel: str | None, resume: str | None) -> int:
     """Do the commands on standard input until they end; return the exit code."""
     with (
         _own_streams() as (source, output),
-        _session(project, kernel) as (session, signals),
+        _session(project, kernel, resume) as (session, signals),
         _reading(source, output) as reader,
     ):
         chat = JsonChat(session, reader, output)
@@ -49,11 +51,12 @@ def ask_as_json(
     files: Sequence[Path],
     kernel: str | None,
     approve: ApprovalMode,
+    resume: str | None,
 ) -> int:
     """Have one request done and write what happens meanwhile; return the exit code."""
     with (
         _own_streams() as (source, output),
-        _session(project, kernel, UNWATCHED) as (session, signals),
+        _session(project, kernel, resume, UNWATCHED) as (session, signals),
         _reading(source, output) as reader,
     ):
         session.approval.mode = approve
@@ -83,7 +86,10 @@ def ask_as_json(
 
 @contextlib.contextmanager
 def _session(
-    project: Path | None, kernel: str | None, defaults: Mapping[str, object] | None = None
+    project: Path | None,
+    kernel: str | None,
+    resume: str | None,
+    defaults: Mapping[str, object] | None = None,
 ) -> Iterator[tuple[Session, SignalWatch]]:
     arguments = {"execution_service.kernel_mode": kernel}
     with contextlib.ExitStack() as stack:
@@ -91,7 +97,8 @@ def _session(
         stack.enter_context(logging_to_project(app.config.logging, lambda: app.redactor))
         say_where_code_runs(app.config)
         signals = stack.enter_context(SignalWatch())
-        yield app.get_session(), signals
+        sessions = ProjectSessions(app, find_template)
+        yield sessions.create() if resume is None else sessions.resume(resume), signals
 
 
 @contextlib.contextmanager

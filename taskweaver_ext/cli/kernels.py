@@ -10,9 +10,9 @@ import click
 
 from taskweaver_ext.ces.sessions.session_info import SessionInfo, sessions_of_this_user
 from taskweaver_ext.machine.owned_folders import remove_abandoned_folders
+from taskweaver_ext.text.table import aligned, duration
 
 _HEADINGS = ("SESSION", "HOST", "STATE", "PID", "MEMORY", "AGE", "LAST USE", "OWNER", "FOLDER")
-_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _MEBIBYTE = 1 << 20
 
 
@@ -33,7 +33,7 @@ def command(as_json: bool, clean: bool) -> None:
         click.echo("no kernels", err=True)
     else:
         now = time.time()
-        for line in _table([_HEADINGS, *(_row(session, now) for session in sessions)]):
+        for line in aligned([_HEADINGS, *(_row(session, now) for session in sessions)]):
             click.echo(line)
 
 
@@ -45,24 +45,8 @@ def _row(session: SessionInfo, now: float) -> tuple[str, ...]:
         session.state,
         str(session.pid or "-"),
         "-" if memory is None else f"{memory // _MEBIBYTE} MiB",
-        _duration(now - session.created_at),
-        "now" if session.state == "busy" else f"{_duration(now - session.last_used_at)} ago",
+        duration(now - session.created_at),
+        "now" if session.state == "busy" else f"{duration(now - session.last_used_at)} ago",
         str(session.owner_pid),
         session.cwd,
     )
-
-
-def _duration(seconds: float) -> str:
-    """A length of time in its largest unit."""
-    for size, unit in _UNITS:
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return "0 s"
-
-
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]

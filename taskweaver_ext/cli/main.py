@@ -25,6 +25,7 @@ PROGRAM = "taskweaver-ext"
 COMMANDS = {
     "chat": "Talk to the agent, run Python and shell, and watch it all (the default).",
     "ask": "Have one request done, and exit.",
+    "sessions": "List, show and delete the sessions of a project.",
     "run": "Run Python code and show its output as it happens.",
     "exec": "Run one program in any language and pass on what it writes.",
     "init": "Make a project folder that works.",
@@ -135,6 +136,7 @@ def _set_up_logging(*, is_debugging: bool) -> None:
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
     _open_missing_streams()
+    _gate_terminals()
     arguments = sys.argv[1:] if arguments is None else arguments
     is_debugging = arguments[:1] == ["--debug"]
     try:
@@ -167,6 +169,14 @@ def _open_missing_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - as long as we live
+
+
+def _gate_terminals() -> None:
+    """Let no message, whoever wrote it, drive a terminal."""
+    if sys.stdout.isatty() or sys.stderr.isatty():
+        from taskweaver_ext.cli.gated_streams import gate_terminals
+
+        gate_terminals()
 
 
 def _with_command(arguments: list[str]) -> list[str]:

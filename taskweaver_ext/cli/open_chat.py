@@ -14,6 +14,7 @@ from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.ces.kernels.modes import KERNEL_MODES
 from taskweaver_ext.chat.exit_codes import EXIT_INTERRUPTED
 from taskweaver_ext.chat.project_sessions import ProjectSessions
+from taskweaver_ext.cli.choose_session import choose_session
 from taskweaver_ext.cli.init import find_template
 from taskweaver_ext.cli.kernel_place import say_where_code_runs
 from taskweaver_ext.cli.project_log import logging_to_project
@@ -30,21 +31,26 @@ from taskweaver_ext.console.screen import PlainScreen, TerminalScreen
 
 _STDOUT = 1
 _STDERR = 2
-_HISTORY_FILE = ".taskweaver_history"
 
 
-def open_chat(project: Path | None, kernel: str | None) -> int:
-    """Chat until the person leaves or the input ends; return the exit code."""
+def open_chat(project: Path | None, kernel: str | None, resume: str | None = None) -> int:
+    """Chat until the person leaves or the input ends; return the exit code.
+
+    Args:
+        resume: The session to continue; empty: the one that the person chooses.
+    """
     arguments = {"execution_service.kernel_mode": kernel}
     with (
         TaskWeaverApp(project, arguments=arguments) as app,
         logging_to_project(app.config.logging, lambda: app.redactor),
     ):
         source = ProjectSessions(app, find_template)
+        if resume == "":
+            resume = choose_session(source.workspace)
         if _is_interactive():
-            return _chat_on_terminal(source, app.config)
+            return _chat_on_terminal(source, app.config, resume)
         say_where_code_runs(app.config)
-        return _chat_through_pipes(source)
+        return _chat_through_pipes(source, resume)
 
 
 def _is_interactive() -> bool:
@@ -53,8 +59,8 @@ def _is_interactive() -> bool:
     return is_terminal and not variables.has_simple_terminal()
 
 
-def _chat_on_terminal(source: ProjectSessions, settings: config.Config) -> int:
-    history_path = settings.app_base_dir / _HISTORY_FILE
+def _chat_on_terminal(source: ProjectSessions, settings: config.Config, resume: str | None) -> int:
+    history_path = settings.history_file
     is_local = KERNEL_MODES[settings.execution_service.kernel_mode].programs == "here"
     is_first_chat = not history_path.exists()
     chat = ConsoleChat(
@@ -63,12 +69,13 @@ def _chat_on_terminal(source: ProjectSessions, settings: config.Config) -> int:
         has_color=variables.wants_color(),
         history_path=history_path,
         first_words=f"{WELCOME}\n{LOCAL_KERNEL}" if is_local and is_first_chat else WELCOME,
+        resume=resume,
     )
     with SignalWatch() as signals:
         return chat.run(signals.pass_to)
 
 
-def _chat_through_pipes(source: ProjectSessions) -> int:
+def _chat_through_pipes(source: ProjectSessions, resume: str | None) -> int:
     streams = Screen()
 
     def write(stream: StreamName, text: str) -> None:
@@ -85,10 +92,12 @@ def _chat_through_pipes(source: ProjectSessions) -> int:
         stack.callback(streams.close)
         stack.callback(lines.close)
         signals = stack.enter_context(SignalWatch())
-        runner.start(signals.pass_to)
+        runner.start(signals.pass_to, resume)
         stack.callback(runner.close)
         exit_code = PipedChat(runner).run(_lines_of(lines))
         streams.say_failure()
+        if streams.failure is None:
+            runner.say_how_to_resume()
         return EXIT_INTERRUPTED if signals.count else exit_code
 
 

@@ -20,3 +20,10 @@ kernel_option = click.option(
     type=click.Choice([mode.value for mode in EnvMode]),
     help="Where code runs; as the project says by default.",
 )
+
+
+def workspace_of(project: Path | None) -> Path:
+    """Where the sessions of a project are; raises ConfigError."""
+    from taskweaver_ext.config import settings
+
+    return settings.load(project).workspace.workspace_path

@@ -14,7 +14,7 @@ from typing import TextIO
 
 from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.config import variables
-from taskweaver_ext.text.terminal import TerminalFilter, strip_terminal
+from taskweaver_ext.text.terminal import TerminalFilter, message_text
 
 
 class Screen:
@@ -47,7 +47,7 @@ class Screen:
         with self._lock:
             if self._streams["stderr"].filter and not self._is_at_line_start:
                 self._put("stderr", "\n")
-            self._put("stderr", strip_terminal(line) + "\n")
+            self._put("stderr", message_text(line) + "\n")
 
     def say_failure(self) -> None:
         """Say why standard output cannot be written to, unless its reader has had enough."""

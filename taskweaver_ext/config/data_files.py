@@ -12,6 +12,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from taskweaver_ext.text.json_depth import is_nested_deeper
+
 MOST_BYTES = 1 << 20
 MOST_DEPTH = 100
 
@@ -64,15 +66,9 @@ def parse_json(text: str) -> Any:  # noqa: ANN401  what the text holds
         raise too_deep() from None
     except ValueError as error:
         raise DataFileError(str(error)) from error
-    level = [value]
-    for _ in range(MOST_DEPTH + 1):
-        containers = [one for one in level if isinstance(one, dict | list)]
-        if not containers:
-            return value
-        level = [
-            item for one in containers for item in (one.values() if isinstance(one, dict) else one)
-        ]
-    raise too_deep()
+    if is_nested_deeper(value, MOST_DEPTH):
+        raise too_deep()
+    return value
 
 
 def too_deep() -> DataFileError:

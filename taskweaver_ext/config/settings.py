@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_type_hints
 from taskweaver_ext.config.data_files import parse_json
 from taskweaver_ext.config.reader import SettingsReader
 from taskweaver_ext.config.sandbox import SandboxSettings
+from taskweaver_ext.config.state_folder import default_places, history_file, state_folder
 from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.text.stream_pattern import StreamPattern
 
@@ -207,7 +208,10 @@ class WorkspaceConfig:
     """Where sessions keep their files."""
 
     workspace_path: Path = Path("workspace")
-    keep_days: int = field(default=0, metadata={"at_least": 0})
+    """By default the project's place in the user's state folder; a folder `workspace` with
+    sessions that a project has already stays in use, and nothing in it is removed by age unless
+    `keep_days` is set."""
+    keep_days: int = field(default=90, metadata={"at_least": 0})
     """After how many days without use a session's folder is removed; 0: never."""
 
 
@@ -216,6 +220,7 @@ class LoggingConfig:
     """Where the log is written."""
 
     log_folder: Path = Path("logs")
+    """By default beside the sessions, unless the project has such a folder already."""
     log_file: str = "task_weaver.log"
     level: LogLevel = "info"
 
@@ -253,6 +258,8 @@ class Config:
     """All settings of a project."""
 
     app_base_dir: Path
+    history_file: Path
+    """Where what is typed in chats is kept."""
     names_kernel_mode: bool = True
     """Whether somebody has said where code runs; if not, people are told where it does."""
     llm: LlmConfig = field(default_factory=LlmConfig)
@@ -293,15 +300,21 @@ def load(
         ConfigError: Something cannot be used; the message names every mistake.
     """
     folder = Path(app_dir).expanduser().absolute() if app_dir is not None else find_app_dir()
+    environ = os.environ if environ is None else environ
     reader = SettingsReader(folder, _known_names(), _WITHOUT_EFFECT)
     reader.add_named("given in code", overrides or {})
     reader.add_named("given as an argument", arguments or {})
-    reader.add_environment(os.environ if environ is None else environ)
+    reader.add_environment(environ)
     reader.add_file(folder / FILE_NAME, is_needed=app_dir is not None)
     mode = reader.given("execution_service.kernel_mode")
     name = EnvMode.Local if mode is None else str(mode.value)
     reader.add_named("by default", {**(defaults or {}), **(mode_defaults or {}).get(name, {})})
-    return replace(_read(reader, folder), names_kernel_mode=mode is not None)
+    state_dir = state_folder(folder, environ)
+    names_workspace = reader.given("workspace.workspace_path") is not None
+    places = default_places(folder, state_dir, names_workspace=names_workspace)
+    reader.add_named("by default", places)
+    config = _read(reader, folder, history_file(folder, state_dir))
+    return replace(config, names_kernel_mode=mode is not None)
 
 
 def load_execution_service(environ: Mapping[str, str] | None = None) -> ExecutionServiceConfig:
@@ -344,11 +357,11 @@ def find_app_dir(start: Path | None = None) -> Path:
     return start
 
 
-def _read(reader: SettingsReader, folder: Path) -> Config:
+def _read(reader: SettingsReader, folder: Path, history: Path) -> Config:
     sections: dict[str, Any] = {
         name: reader.section(name, kind) for name, kind in _section_classes().items()
     }
-    config = Config(app_base_dir=folder, llm=_llm(reader), **sections)
+    config = Config(app_base_dir=folder, history_file=history, llm=_llm(reader), **sections)
     reader.raise_mistakes()
     return config
 

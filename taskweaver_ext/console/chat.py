@@ -45,12 +45,14 @@ class ConsoleChat:
         has_color: bool,
         history_path: Path | None = None,
         first_words: str = WELCOME,
+        resume: str | None = None,
     ) -> None:
         """Prepare a chat; its first session is made by `run`.
 
         Args:
             history_path: Where what is typed is kept; None for nowhere.
             first_words: What a person reads above the first prompt.
+            resume: The session to continue.
         """
         painter = Painter(has_color)
         completer = ChatCompleter(lambda: self._prompt.mode, self._find_names)
@@ -58,18 +60,26 @@ class ConsoleChat:
         self._display = Display(screen, Transcript(*screen.size(), painter), self._prompt)
         self._source = source
         self._first_words = first_words
+        self._resume = resume
         self._was_stopped = False
         """Whether Ctrl-C was pressed while the last request was done."""
         self._runner = RequestRunner(source, self._display, on_idle_signal=self._on_idle_signal)
         self._commands = Commands(self._runner, self._prompt)
 
     def run(self, pass_signals_to: PassSignals) -> int:
-        """Chat until the person leaves; return the exit code."""
+        """Chat until the person leaves; return the exit code.
+
+        Raises:
+            SessionError: The session that is to be continued cannot be.
+        """
         with echo_off(self._display.suspend_soon):
-            self._runner.start(pass_signals_to)
+            self._runner.start(pass_signals_to, self._resume)
             try:
                 self._display.say(self._first_words, color=DIM)
+                if self._resume is not None:
+                    self._runner.show_past()
                 self._listen()
+                self._runner.say_how_to_resume()
             finally:
                 try:
                     self._display.settle()

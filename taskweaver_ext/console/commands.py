@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Protocol, cast, get_args
 
 from taskweaver_ext.chat.requests import COMMANDS, MODES, Mode, Request
+from taskweaver_ext.chat.session_table import session_table
 from taskweaver_ext.config.settings import ApprovalMode
 from taskweaver_ext.console.request_runner import RequestRunner
 from taskweaver_ext.console.rows import RED, YELLOW
 from taskweaver_ext.errors import TaskWeaverError
+from taskweaver_ext.session.saved import list_sessions
 
 _MAX_HISTORY_LINES = 50
 _KEYS = """\
@@ -50,6 +52,8 @@ class Commands:
             "help": lambda _: self._say(_help_text()),
             "clear": lambda _: runner.display.clear_screen(),
             "reset": self._reset,
+            "sessions": self._sessions,
+            "resume": self._resume,
             "load": self._load,
             "save": self._save,
             "info": self._info,
@@ -109,8 +113,33 @@ class Commands:
         return action
 
     def _reset(self, _arguments: str) -> None:
+        before = self._runner.session
         self._runner.begin_session()
         self._say(f"This is a new session: {self._runner.session.session_id}")
+        if before.rounds:
+            self._say(f"/resume {before.session_id} continues the one before.")
+
+    def _sessions(self, _arguments: str) -> None:
+        sessions = list_sessions(self._runner.source.workspace)
+        self._say("\n".join(session_table(sessions)))
+
+    def _resume(self, arguments: str) -> None:
+        current = self._runner.session.session_id
+        others = [
+            one
+            for one in list_sessions(self._runner.source.workspace)
+            if one.round_count and one.session_id != current
+        ]
+        if not arguments and len(others) != 1:
+            table = session_table(others, is_numbered=True)
+            advice = "/resume NUMBER or ID continues one." if others else "There is no other one."
+            self._say("\n".join([*(table if others else ()), advice]))
+            return
+        chosen = arguments or "1"
+        if len(chosen) < 4 and chosen.isdecimal() and 0 < int(chosen) <= len(others):
+            chosen = others[int(chosen) - 1].session_id
+        self._runner.begin_session(chosen)
+        self._runner.show_past()
 
     def _load(self, arguments: str) -> None:
         paths = [Path(word).expanduser().absolute() for word in _words(arguments)]
@@ -204,8 +233,7 @@ class Commands:
             raise UsageError("/context [clear]: show or empty what the agent was told.")
         session = self._runner.session
         if arguments == "clear":
-            session.share([])
-            session.memory.rounds.clear()
+            session.forget()
             self._say("The agent has forgotten what was said. Variables and files are still there.")
             return
         said = len(session.memory.rounds)

@@ -11,6 +11,7 @@ from prompt_toolkit.document import Document
 
 from taskweaver_ext.chat.kernel_names import KernelName
 from taskweaver_ext.chat.requests import COMMANDS, MODES, Mode, parse_request
+from taskweaver_ext.text.terminal import message_text
 
 _CHOICES: dict[str, Sequence[str]] = {
     "mode": MODES,
@@ -64,14 +65,19 @@ class ChatCompleter(Completer):
             yield Completion(
                 shlex.quote(completion.text) if " " in completion.text else completion.text,
                 completion.start_position,
-                display=completion.display,
+                display=message_text(completion.display_text),
             )
 
     def _names(self, code: str) -> Iterator[Completion]:
         if not code.strip():
             return
         for name in self._find_names(code):
-            yield Completion(name.text, -name.replaces, display_meta=name.signature)
+            yield Completion(
+                name.text,
+                -name.replaces,
+                display=message_text(name.text),
+                display_meta=message_text(name.signature),
+            )
 
 
 def _commands(start: str) -> Iterator[Completion]:

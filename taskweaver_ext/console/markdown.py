@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from taskweaver_ext.text.terminal import strip_terminal
+from taskweaver_ext.text.terminal import message_text, strip_terminal
 
 MAX_WIDTH = 100
 """Longer lines are hard to read."""
@@ -17,7 +17,7 @@ def markdown_rows(text: str, width: int, *, has_color: bool) -> list[str]:
     from rich.console import Console
     from rich.markdown import Markdown
 
-    text = strip_terminal(text)
+    text = message_text(text)
     if len(text) > _MAX_CHARS:  # drawing it would take longer than reading its source
         return text.split("\n")
     console = Console(

@@ -99,7 +99,7 @@ class OutputBlock:
         """Begin without output.
 
         Args:
-            number: What `/expand` calls it.
+            number: What `/expand` calls it; 0 where there is no such command.
             rows_in_full: From here on output is collapsed.
             frames: What rows of each stream begin with.
         """
@@ -179,7 +179,8 @@ class OutputBlock:
         count = self.hidden.count - len(self._tail) if self.hidden else 0
         if count <= 0:
             return []
-        what = f"⋯ {count:,} more lines; /expand {self.number} shows them"
+        how = f"; /expand {self.number} shows them" if self.number else ""
+        what = f"⋯ {count:,} more lines{how}"
         return [self._painter.paint(OUTPUT + what, DIM)]
 
     def _tail_rows(self, limit: int) -> list[str]:

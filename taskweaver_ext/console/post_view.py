@@ -33,7 +33,7 @@ from taskweaver_ext.console.text_block import TextBlock
 from taskweaver_ext.conversation import UNKNOWN_ROLE, AttachmentId, AttachmentType, RoleName
 from taskweaver_ext.events.types import AttachmentExtra, CodeExecExtra
 from taskweaver_ext.roles.base.role import USER
-from taskweaver_ext.text.terminal import strip_terminal
+from taskweaver_ext.text.terminal import message_text
 
 _NOT_SHOWN = {AttachmentType.reply_type, AttachmentType.shared_memory_entry}
 _PLANS = {AttachmentType.init_plan, AttachmentType.plan}
@@ -99,12 +99,12 @@ class PostView:
     @property
     def step(self) -> str:
         """Where in its plan the role is."""
-        return strip_terminal(self._step).strip().partition("\n")[0]
+        return message_text(self._step).strip().partition("\n")[0]
 
     @property
     def title(self) -> str:
         """What the post is known by once it has ended: the first line of its code."""
-        return strip_terminal(self._code[:_TITLE_CHARS]).strip().partition("\n")[0] or self.role
+        return message_text(self._code[:_TITLE_CHARS]).strip().partition("\n")[0] or self.role
 
     def resize(self, width: int) -> None:
         """Take another width from now on."""
@@ -236,7 +236,7 @@ class PostView:
     def _begin_frame(self) -> None:
         is_new, self._has_frame = not self._has_frame, True
         if is_new and not self._is_of_user:
-            role = self._painter.paint(strip_terminal(self.role), BOLD)
+            role = self._painter.paint(message_text(self.role), BOLD)
             head, tail = (self._painter.paint(part, DIM) for part in (" ╭───< ", " >"))
             self.rows.append(f"{head}{role}{tail}")
 
@@ -260,7 +260,7 @@ class PostView:
         self._finish_open()
         self._open_key = key
         self._open = TextBlock(
-            strip_terminal(label), self._width, self._painter, color=color, language=language
+            message_text(label), self._width, self._painter, color=color, language=language
         )
 
     def _feed_text(self, text: str) -> None:
@@ -359,11 +359,11 @@ class PostView:
         self.item(AttachmentType.execution_result.value, "\n".join(lines))
 
     def _show_end(self, text: str, color: str = DIM) -> None:
-        row = self._painter.paint(END, DIM) + self._painter.paint(strip_terminal(text), color)
+        row = self._painter.paint(END, DIM) + self._painter.paint(message_text(text), color)
         self.rows.append(row if text else self._painter.paint(END.rstrip(), DIM))
 
     def _message_rows(self, message: str) -> list[str]:
-        first, *others = strip_terminal(message).strip().split("\n")
+        first, *others = message_text(message).strip().split("\n")
         rows = framed(
             first, self._width, self._painter, first=MESSAGE, first_color=CYAN, is_prose=True
         )

@@ -27,7 +27,8 @@ from taskweaver_ext.console.rows import OUTPUT, Painter
 from taskweaver_ext.console.screen import fit
 from taskweaver_ext.console.terminal_settings import suspend_process_group
 from taskweaver_ext.machine.private_files import make_private_folder, open_private
-from taskweaver_ext.text.terminal import strip_terminal
+from taskweaver_ext.text.hidden_characters import HiddenCharacters
+from taskweaver_ext.text.terminal import message_text
 
 PROMPTS: dict[Mode, str] = {"agent": "You ▸ ", "python": ">>> ", "shell": "$ "}
 _CONTINUATION = "… "
@@ -99,13 +100,13 @@ class Prompt:
         lines.app.terminal_size_polling_interval = None
         # Kernels ask for a password without a word.
         words = question.prompt or ("Password: " if question.is_secret else "")
-        before, _, last = strip_terminal(words).rpartition("\n")
+        before, _, last = message_text(words).rpartition("\n")
         frame = fit(OUTPUT, sys.stdout.encoding)
         shown = "".join(f"{frame}{line}\n" for line in before.split("\n") if before)
         return self._run(
             lines,
             message=f"{shown}{frame}{last}",
-            default=question.default,
+            default=HiddenCharacters().feed(question.default),  # what is seen is what will run
             is_password=question.is_secret,
             prompt_continuation=frame,
         )

@@ -14,10 +14,12 @@ from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatu
 from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.inbox import InboxSubscription, Question
+from taskweaver_ext.console.past_conversation import show_end_of
 from taskweaver_ext.console.rows import DIM, RED, YELLOW
 from taskweaver_ext.conversation import Round
 from taskweaver_ext.demo import DEMO_REQUEST
 from taskweaver_ext.errors import SessionError
+from taskweaver_ext.session.saved import SavedSession
 from taskweaver_ext.session.session import Session
 
 PassSignals: TypeAlias = Callable[[Callable[[int], None], Callable[[], None], float], None]
@@ -76,10 +78,17 @@ class RequestRunner:
         self._current: Session | None = None
         """The session that is working, if one is."""
 
-    def start(self, pass_signals_to: PassSignals) -> None:
-        """Make the first session, and hear signals from now on."""
+    def start(self, pass_signals_to: PassSignals, resume: str | None = None) -> None:
+        """Make the first session, and hear signals from now on.
+
+        Args:
+            resume: The session to continue instead of making one.
+
+        Raises:
+            SessionError: That session cannot be continued.
+        """
         pass_signals_to(self.on_signal, self.suggest_killing, _SUGGEST_KILLING_SECONDS)
-        self._use(self._on_execution_thread(self.source.create))
+        self._use(self._open(resume))
 
     @property
     def was_stopped(self) -> bool:
@@ -135,10 +144,27 @@ class RequestRunner:
                 self.session.rounds.append(one)
             self._on_execution_thread(end_demo)
 
-    def begin_session(self) -> None:
-        """Put a new session in the place of this one."""
-        old = self.session
-        self._use(self._on_execution_thread(self.source.create))
+    def say_how_to_resume(self) -> None:
+        """Say what continues the session another time, if there is anything to be continued."""
+        if self.session.rounds and not self.is_abandoned:
+            how = self.source.how_to_resume(self.session)
+            self.display.say(f"Continue with: {how}", color=DIM)
+
+    def show_past(self) -> None:
+        """Show a person the end of the conversation that the session has had."""
+        if self._can_ask:
+            show_end_of(SavedSession(self.session.session_dir), self.display)
+
+    def begin_session(self, resume: str | None = None) -> None:
+        """Put a new session in the place of this one, or continue another one there.
+
+        Raises:
+            SessionError: That session cannot be continued; this one goes on.
+        """
+        old, new = self.session, self._open(resume)
+        if new is old:
+            raise SessionError(f"This is session {old.session_id!r} already.")
+        self._use(new)
         self._on_execution_thread(old.stop)
         self.session.shares_runs = old.shares_runs
         approval, before = self.session.approval, old.approval
@@ -159,6 +185,11 @@ class RequestRunner:
         self.display.inbox.close()  # nothing is received any more; no thread shall wait for room
         self.session.stop()
         self.display.transcript.close()
+
+    def _open(self, resume: str | None) -> Session:
+        if resume is None:
+            return self._on_execution_thread(self.source.create)
+        return self._on_execution_thread(lambda: self.source.resume(resume))
 
     def _use(self, session: Session) -> None:
         self.session = session

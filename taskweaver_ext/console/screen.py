@@ -4,7 +4,7 @@ A terminal keeps finished rows in its scrollback; below them a few live rows are
 again and again, each change in one write, nothing erased that stays the same. Every row is
 written with line wrapping off: a character that is wider than we think is cut off at the
 edge and cannot push the rows below it. Only rows without a frame are left to the terminal to
-wrap.
+wrap. Whatever rows are made of, nothing of them but text and plain colours passes here.
 
 Between two updates the cursor waits, hidden, where the live rows begin. Terminals keep it there
 when they are resized, also those that wrap long rows anew, and those that report their new size
@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from taskweaver_ext.console.rows import NO_LIMIT, UnframedRow
+from taskweaver_ext.text.terminal import row_text
 
 _WRAP = "\x1b[?7h"
 _DO_NOT_WRAP = "\x1b[?7l"
@@ -80,7 +81,8 @@ class TerminalScreen:
 
     def update(self, finished: Iterable[str], live: list[str]) -> None:
         """Add finished rows, and show `live` below them in place of the live rows before."""
-        rows = list(finished)
+        rows = [_gated(row) for row in finished]
+        live = [_gated(row) for row in live]
         size = self.size()
         is_resized = bool(self._live) and size != self._live_size
         if not rows and live == self._live and not is_resized:
@@ -120,6 +122,11 @@ class TerminalScreen:
         write_all(self._descriptor, text.encode(self._encoding, _FIT))
 
 
+def _gated(row: str) -> str:
+    """A row of the same kind, without anything that could drive a terminal."""
+    return type(row)(row_text(row))
+
+
 def _finished(row: str) -> str:
     """A row and its end; one that the terminal wraps is copied as one line."""
     if isinstance(row, UnframedRow):
@@ -143,7 +150,7 @@ class PlainScreen:
 
     def update(self, finished: Iterable[str], live: list[str]) -> None:
         """Add finished rows."""
-        rows = list(finished)
+        rows = [_gated(row) for row in finished]
         for start in range(0, len(rows), _ROWS_PER_WRITE):
             text = "\n".join(rows[start : start + _ROWS_PER_WRITE]) + "\n"
             with contextlib.suppress(OSError):  # the pipe is closed or the disk full: work goes on

@@ -38,7 +38,7 @@ from taskweaver_ext.events.types import (
     SessionEventHandlerBase,
     SessionEventType,
 )
-from taskweaver_ext.text.terminal import strip_terminal
+from taskweaver_ext.text.terminal import message_text
 
 MAX_EXPANDABLE = 5
 """How many collapsed outputs are kept."""
@@ -63,12 +63,14 @@ class Transcript(SessionEventHandlerBase):
         *,
         rows_in_full: int = ROWS_IN_FULL,
         on_answer: Callable[[str], object] | None = None,
+        can_expand: bool = True,
     ) -> None:
         """Begin with an empty screen.
 
         Args:
             rows_in_full: How much output of an execution is shown before it is collapsed.
             on_answer: Takes answers for the user; without it they are drawn as Markdown.
+            can_expand: Whether a person can ask for what was collapsed.
         """
         self.rows: list[str] = []
         """Finished rows, until `pop_rows`."""
@@ -81,6 +83,7 @@ class Transcript(SessionEventHandlerBase):
         self._width = width
         self._height = height
         self._rows_in_full = rows_in_full
+        self._can_expand = can_expand
         self._on_answer = on_answer or self._draw_answer
         self._posts: dict[PostId, PostView] = {}
         self._late = LateOutputView(painter, lambda frames: self._new_output(self._width, frames))
@@ -178,7 +181,7 @@ class Transcript(SessionEventHandlerBase):
         """Show something of our own; rows that a long line goes on in are indented."""
         self._late.end_frame()
         rest = " " * indent
-        for line in strip_terminal(text).split("\n"):
+        for line in message_text(text).split("\n"):
             rows = framed(
                 line, self._width, self.painter, first="", rest=rest, color=color, is_prose=True
             )
@@ -215,7 +218,7 @@ class Transcript(SessionEventHandlerBase):
         block = OutputBlock(
             width,
             self.painter,
-            number=self._output_count,
+            number=self._output_count if self._can_expand else 0,
             rows_in_full=self._rows_in_full,
             frames=frames,
         )
@@ -253,5 +256,5 @@ class Transcript(SessionEventHandlerBase):
             _CTRL_C[self.stop_stage],
             self._step,
         ]
-        text = " · ".join(strip_terminal(part).replace("\n", " ") for part in parts if part)
+        text = " · ".join(message_text(part).replace("\n", " ") for part in parts if part)
         return self.painter.paint(clip(f" {spinner} {text}", self._width), DIM)

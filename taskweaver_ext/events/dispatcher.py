@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -41,7 +42,8 @@ class EventJournal(Protocol):
     """Keeps the events of a session for longer than its process lives.
 
     The dispatcher calls `append` for one event at a time, before any listener hears of it; a
-    journal that cannot write says so by itself and raises nothing. `read` is for any thread.
+    journal that cannot write says so by itself (it may emit an event) and raises nothing. `read` is
+    for any thread.
     """
 
     @property
@@ -102,9 +104,12 @@ class EventDispatcher:
     ) -> None:
         self._changed = threading.Condition()
         self._journal = journal
-        self._history = EventHistory(
-            max_kept_events, max_kept_bytes, last_seq=journal.last_seq if journal else 0
-        )
+        self._is_writing = False
+        self._said_by_journal: deque[TaskWeaverEvent] = deque()
+        """Events that the journal emits while it writes another."""
+        self.began_after = journal.last_seq if journal else 0
+        """The number of the last event of earlier processes; those of this one come after it."""
+        self._history = EventHistory(max_kept_events, max_kept_bytes, last_seq=self.began_after)
         self._subscriptions: list[_Subscription] = []
         self._dispatcher: int | None = None
         self._called: _Subscription | None = None
@@ -126,14 +131,27 @@ class EventDispatcher:
     def emit(self, event: TaskWeaverEvent) -> None:
         """Number `event` and call the handlers, here or on the thread that already does so."""
         with self._changed:
+            if self._is_writing:  # the journal says something: after what it is writing
+                self._said_by_journal.append(event)
+                return
             self._wait_for_room()
-            event = self._history.numbered(event)
-            if self._journal is not None:
-                self._journal.append(event)
-            self._history.append(event)
+            self._keep(event)
+            while self._said_by_journal:
+                self._keep(self._said_by_journal.popleft())
             self._forget_heard()
             self._changed.notify_all()
         self._dispatch()
+
+    def _keep(self, event: TaskWeaverEvent) -> None:
+        """Number an event and write it down, before any listener can have it."""
+        event = self._history.numbered(event)
+        try:
+            if self._journal is not None:
+                self._is_writing = True
+                self._journal.append(event)
+        finally:  # Ctrl-C: its number may be in the journal by now, and is not given again
+            self._is_writing = False
+            self._history.append(event)
 
     def read(self, after: int, max_bytes: int = MAX_READ_BYTES) -> list[TaskWeaverEvent]:
         """Return the next events after number `after` at once, none if there are none yet.
@@ -146,13 +164,27 @@ class EventDispatcher:
         """
         with self._changed:
             self._require_known(after)
-            is_kept = after + 1 >= self._history.first_kept_seq
-            if is_kept or self._journal is None:
+            first_kept = self._history.first_kept_seq
+            if after + 1 >= first_kept or self._journal is None:
                 return self._read_kept(after, max_bytes)
-        if events := self._journal.read(after, max_bytes):
+        written = self._journal.read(after, max_bytes)
+        # What is kept here may be missing there, where a disk was full.
+        if events := [event for event in written if event.seq < first_kept]:
             return events
         with self._changed:
             return self._read_kept(after, max_bytes)
+
+    def events(self, after: int = 0) -> Iterator[TaskWeaverEvent]:
+        """Yield the events after number `after` that there are when it is called, oldest first.
+
+        Raises:
+            SessionError: there has been no event with the number `after`.
+        """
+        with self._changed:
+            last = self._history.last_seq
+        while after < last and (piece := self.read(after)):
+            yield from (event for event in piece if event.seq <= last)
+            after = piece[-1].seq
 
     def wait(self, after: int, seconds: float | None) -> bool:
         """Sleep until there is an event after number `after`; say whether there is one.

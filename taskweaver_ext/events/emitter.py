@@ -22,10 +22,12 @@ from taskweaver_ext.events.types import (
     ExecutionEventExtra,
     ExecutionOutputExtra,
     PostEventType,
+    RoundEndExtra,
     RoundEventType,
     RoundStartExtra,
     SessionEventType,
     TaskWeaverEvent,
+    UsageDict,
 )
 
 
@@ -54,16 +56,32 @@ class SessionEventEmitter(EventDispatcher):
             self.current_round_id = None
             raise
 
-    def end_round(self, round_id: RoundId, state: RoundState = "finished") -> None:
+    def add_post(self, post: Post) -> None:
+        """Say that a post is part of the conversation, as it is now.
+
+        Raises:
+            SessionError: there is no current round.
+        """
+        self._emit_round_event(RoundEventType.round_new_post, "", {"post": post.to_dict()})
+
+    def end_round(
+        self, round_id: RoundId, state: RoundState = "finished", usage: UsageDict | None = None
+    ) -> None:
         """Say that the round ended, and how.
+
+        Args:
+            usage: What models have cost in the whole session so far.
 
         Raises:
             SessionError: it is not the current round.
         """
         if self.current_round_id != round_id:
             raise SessionError(f"Round {round_id!r} cannot end: it is not the current one.")
+        details: RoundEndExtra = {"state": state}
+        if usage is not None:
+            details["usage"] = usage
         try:
-            self._emit_round_event(RoundEventType.round_end, "Round ended", {"state": state})
+            self._emit_round_event(RoundEventType.round_end, "Round ended", details)
         finally:  # Ctrl-C in a handler must not keep the next round from starting
             self.current_round_id = None
 
@@ -172,11 +190,13 @@ class PostEventProxy:
         text: str,
         execution_id: ExecutionId | None = None,
         offset: int = 0,
+        size: int | None = None,
     ) -> None:
         """Pass on what running code wrote; without an id, the execution has the post's.
 
         Args:
             offset: Where in the record of that stream the text begins, in bytes.
+            size: How many bytes of the record it is; None: the record may not have it.
         """
         details: ExecutionOutputExtra = {
             "stream": stream,
@@ -184,6 +204,8 @@ class PostEventProxy:
             "execution_id": ExecutionId(self.post.id) if execution_id is None else execution_id,
             "offset": offset,
         }
+        if size is not None:
+            details["size"] = size
         self._emit(PostEventType.post_execution_output, text, details)
 
     def emit_execution_event(self, event: ExecutionEvent) -> None:

@@ -105,6 +105,8 @@ def _extra_to_json(kind: EventType, extra: EventExtra) -> dict[str, Any]:
         values["extra"] = _plain(attachment["extra"])
     elif kind is PostEventType.post_execution_event:
         values["event"] = execution_event_to_json(cast(ExecutionEventExtra, extra)["event"])
+    elif kind is RoundEventType.round_new_post:
+        values = _plain(values)
     return values
 
 

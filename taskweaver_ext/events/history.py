@@ -61,15 +61,7 @@ class EventHistory:
         first_kept = self.first_kept_seq
         if seq + 1 >= first_kept:
             return self._kept[seq + 1 - first_kept][0]
-        return TaskWeaverEvent(
-            EventScope.session,
-            SessionEventType.session_events_missed,
-            None,
-            None,
-            f"{first_kept - seq - 1} earlier events are no longer kept.",
-            {"first_seq": seq + 1, "last_seq": first_kept - 1},
-            seq=first_kept - 1,
-        )
+        return missed_events(seq + 1, first_kept - 1)
 
     def events_after(self, seq: int, max_bytes: int) -> list[TaskWeaverEvent]:
         """Return the kept events after number `seq`, at least one, of about so much text."""
@@ -81,6 +73,19 @@ class EventHistory:
                 break
             events.append(event)
         return events
+
+
+def missed_events(first_seq: int, last_seq: int) -> TaskWeaverEvent:
+    """Return what stands in the place of events that are kept nowhere."""
+    return TaskWeaverEvent(
+        EventScope.session,
+        SessionEventType.session_events_missed,
+        None,
+        None,
+        f"{last_seq - first_seq + 1} earlier events are no longer kept.",
+        {"first_seq": first_seq, "last_seq": last_seq},
+        seq=last_seq,
+    )
 
 
 def _text_bytes(event: TaskWeaverEvent) -> int:

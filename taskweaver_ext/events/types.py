@@ -52,7 +52,8 @@ class SessionEventType(enum.Enum):
     session_context_update = "session_context_update"
     """What goes to the agent with the next message has changed. ContextExtra."""
     session_memory_update = "session_memory_update"
-    """A role knows earlier rounds by the summary in `msg` from now on. MemoryExtra."""
+    """A role knows earlier rounds by the summary in `msg` from now on, or all roles have forgotten
+    them. MemoryExtra."""
     session_notice = "session_notice"
     """`msg` is something a person should know of the session itself."""
 
@@ -67,6 +68,7 @@ class RoundEventType(enum.Enum):
     round_error = "round_error"
     """`msg` says what went wrong."""
     round_new_post = "round_new_post"
+    """A post is complete and part of the conversation. NewPostExtra."""
 
 
 class PostEventType(enum.Enum):
@@ -160,7 +162,11 @@ class MemoryExtra(TypedDict):
     """Which rounds a role knows by a summary alone."""
 
     role: RoleName
+    """Empty: all of them, and they know nothing of the rounds any more."""
     covered_rounds: list[RoundId]
+    room_share: NotRequired[float]
+    """How much of the room that its model should have the role uses, after the model refused more;
+    1 unless said."""
 
 
 @final
@@ -173,11 +179,29 @@ class RoundStartExtra(TypedDict):
     """The person's post, with files and context, where roles are to answer it."""
 
 
+class UsageDict(TypedDict):
+    """Tokens."""
+
+    prompt: int
+    completion: int
+    cached: int
+    is_estimate: bool
+
+
 @final
 class RoundEndExtra(TypedDict):
     """How a round ended."""
 
     state: RoundState
+    usage: NotRequired[UsageDict]
+    """What models have cost in the whole session so far."""
+
+
+@final
+class NewPostExtra(TypedDict):
+    """What the roles know of a post from now on; what was shown of it and taken back is gone."""
+
+    post: NotRequired[PostDict]
 
 
 @final
@@ -215,6 +239,8 @@ class ExecutionOutputExtra(TypedDict):
     execution_id: ExecutionId
     offset: int
     """Where in the record of that stream the text begins, in bytes of its UTF-8."""
+    size: NotRequired[int]
+    """How many bytes of the record it is; left out where the record may not have it."""
 
 
 @final
@@ -263,6 +289,7 @@ EventExtra: TypeAlias = (
     | MemoryExtra
     | RoundStartExtra
     | RoundEndExtra
+    | NewPostExtra
     | RoleExtra
     | MessageExtra
     | AttachmentExtra
@@ -279,6 +306,7 @@ EXTRA_SHAPES: Mapping[EventType, Any] = {
     SessionEventType.session_memory_update: MemoryExtra,
     RoundEventType.round_start: RoundStartExtra,
     RoundEventType.round_end: RoundEndExtra,
+    RoundEventType.round_new_post: NewPostExtra,
     PostEventType.post_start: RoleExtra,
     PostEventType.post_send_to_update: RoleExtra,
     PostEventType.post_message_update: MessageExtra,

@@ -7,6 +7,7 @@ that is claimed. Where a file system knows no owners, or another user owns it, i
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import sys
@@ -59,6 +60,18 @@ def open_private(path: Path, flags: int) -> int:
         return os.open(path, flags, _FILE_MODE)
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE)
     _close_to_others(descriptor, _FILE_MODE)
+    return descriptor
+
+
+def open_to_read(path: Path) -> int:
+    """Open an ordinary file, no link to one; nothing else is waited for. Raises OSError."""
+    if sys.platform == "win32":
+        return os.open(path, os.O_RDONLY | os.O_BINARY)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no ordinary file", str(path))
     return descriptor
 
 

@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
-import sys
 import time
 from pathlib import Path
-from typing import IO
 
-from taskweaver_ext.machine.private_files import open_private
-
-if sys.platform != "win32":
-    import fcntl
+from taskweaver_ext.events.journal_lines import JOURNAL
+from taskweaver_ext.session.ownership import claimed_for_removal
 
 SECONDS_PER_DAY = 86_400
 
-_MARK = ".in_use"
-"""A file that is locked while a session uses the folder: the lock ends with its process."""
-
 _log = logging.getLogger(__name__)
-
-
-class FolderInUse:
-    """The folder of a living session: it is not taken for an old one until `close`."""
-
-    def __init__(self, folder: Path) -> None:
-        self._mark: IO[bytes] | None = None
-        try:
-            descriptor = open_private(folder / _MARK, os.O_WRONLY | os.O_APPEND)
-            self._mark = open(descriptor, "ab")  # noqa: SIM115  closed by `close`
-            if sys.platform != "win32":
-                fcntl.flock(self._mark, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError as error:  # a session can do without
-            _log.warning("the folder %s cannot be marked as used: %s", folder, error)
-
-    def close(self) -> None:
-        """Leave the folder to those that remove old ones."""
-        if self._mark is not None:
-            self._mark.close()
 
 
 def session_folders(workspace: Path) -> list[Path]:
@@ -69,27 +44,24 @@ def remove_old_folders(workspace: Path, keep_days: float) -> list[Path]:
     limit = time.time() - keep_days * SECONDS_PER_DAY
     removed = []
     for folder in session_folders(workspace):
-        if _last_used(folder) < limit and not _is_in_use(folder):
-            shutil.rmtree(folder, ignore_errors=True)
+        if last_used(folder) < limit and remove_folder(folder):
             _log.info("removed the folder of an old session: %s", folder)
             removed.append(folder)
     return removed
 
 
-def _last_used(folder: Path) -> float:
-    """When something was last made or removed in a session's folder."""
-    places = [folder, folder / "cwd", folder / "ces"]
-    return max((place.stat().st_mtime for place in places if place.exists()), default=0.0)
+def remove_folder(folder: Path) -> bool:
+    """Remove the folder of a session unless a process has it open; say whether it was removed."""
+    with claimed_for_removal(folder) as is_ours:
+        if is_ours:
+            shutil.rmtree(folder, ignore_errors=True)
+        return is_ours
 
 
-def _is_in_use(folder: Path) -> bool:
-    if sys.platform == "win32":
-        return False
-    try:
-        with open(folder / _MARK, "rb") as mark:
-            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False  # it was never marked
-    return False
+def last_used(folder: Path) -> float:
+    """When a session last said something, or something was made or removed in its folder."""
+    times = [0.0]
+    for place in (folder, folder / "cwd", folder / "ces", folder / JOURNAL):
+        with contextlib.suppress(OSError):  # it is not there, or has just gone
+            times.append(place.stat().st_mtime)
+    return max(times)

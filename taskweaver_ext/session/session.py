@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +32,6 @@ from taskweaver_ext.events.types import (
     SessionEventType,
 )
 from taskweaver_ext.llm.chat_model import ChatModel
-from taskweaver_ext.machine.private_files import claim_private_folder, write_private
 from taskweaver_ext.plugins.registry import PluginEntry, PluginRegistry
 from taskweaver_ext.roles.base.cancellation import Cancellation
 from taskweaver_ext.roles.base.role import (
@@ -46,7 +44,7 @@ from taskweaver_ext.roles.base.role import (
     find_role_class,
 )
 from taskweaver_ext.roles.base.token_count import TokenCounter
-from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
+from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor, CodeRun
 from taskweaver_ext.roles.code_interpreter.code_interpreter import CodeInterpreter
 from taskweaver_ext.roles.code_interpreter.result_text import (
     artifact_paths,
@@ -54,8 +52,17 @@ from taskweaver_ext.roles.code_interpreter.result_text import (
     status_name,
 )
 from taskweaver_ext.roles.planner.planner import Planner
+from taskweaver_ext.session.continued import close_open_ends
+from taskweaver_ext.session.export.export import (
+    Exported,
+    ExportFormat,
+    export_session,
+    format_of,
+)
+from taskweaver_ext.session.export.source import ExportSource
 from taskweaver_ext.session.files import SessionFile, copy_into
-from taskweaver_ext.session.folders import FolderInUse
+from taskweaver_ext.session.open_folder import OpenFolder
+from taskweaver_ext.session.rebuilt import FRESH_KERNEL, VARIABLES_LOST, RebuiltSession
 from taskweaver_ext.session.submitted import Submitted
 from taskweaver_ext.session.turns import SessionTurns
 from taskweaver_ext.traces.traces import NoTraces, Traces
@@ -99,7 +106,9 @@ class Session:
         approval: Approval | None = None,
         on_end: Callable[[Session], None] | None = None,
     ) -> None:
-        """Make a session; its kernel starts when it is first needed.
+        """Make a session, or continue the one that is in its folder.
+
+        The kernel starts when it is first needed.
 
         Args:
             on_end: Called once, when the session has ended.
@@ -107,19 +116,26 @@ class Session:
         Raises:
             ConfigError: A role is unknown, the id cannot be the name of a folder, or the folder
                 cannot be made.
+            SessionError: Another process has the session open, or what is in the folder cannot be
+                continued.
         """
         if not _SESSION_ID.fullmatch(session_id):
             raise ConfigError(f"A session cannot be called {session_id!r}: letters, digits, -_. .")
         config = parts.config
         self.session_id = session_id
-        self.session_dir = config.workspace.workspace_path / "sessions" / session_id
-        self.cwd = self.session_dir / "cwd"
-        _make_folder(self.session_dir)
-        _make_folder(self.cwd)
-        self.emitter = SessionEventEmitter()
-        self.memory = Memory()
+        self._folder = OpenFolder(
+            config.workspace.workspace_path / "sessions" / session_id,
+            session_id,
+            project=str(config.app_base_dir),
+            on_failure=self._say_notice,
+        )
+        past = self._folder.past
+        self.session_dir = self._folder.path
+        self.cwd = self._folder.cwd
+        self.emitter = SessionEventEmitter(self._folder.journal)
+        self.memory = Memory(past.known_rounds)
         """What the roles know."""
-        self.rounds: list[Round] = []
+        self.rounds = past.rounds
         """All that was said and run, oldest first."""
         self.usage = TokenCounter()
         self._cancellation = Cancellation()
@@ -129,38 +145,48 @@ class Session:
         self.approval.questions = self.questions
         self.shares_runs = False
         """Whether what a person runs, and its output, goes to the agent with the next message."""
-        self.context_blocks: tuple[str, ...] = ()
+        self.context_blocks = past.context_blocks
         """What goes to the agent with the next message; `share` changes it."""
         self._config = config
         self._turns = SessionTurns(session_id, self._cancellation, self._end)
         self._on_end = on_end
         self._traces = parts.traces
-        self._executor = CodeExecutor(
+        try:
+            self._executor = self._make_executor(parts)
+            self._context = RoleContext(
+                session_id=session_id,
+                session_dir=self.session_dir,
+                emitter=self.emitter,
+                config=config,
+                find_model=parts.find_model,
+                cancellation=self._cancellation,
+                usage=self.usage,
+                redactor=parts.environment.redactor,
+                traces=parts.traces,
+            )
+            self._roles = self._make_roles(parts)
+        except BaseException:
+            self._folder.close()
+            raise
+        self.emitter.emit_session_event(SessionEventType.session_start, "Session started")
+        if self._folder.problem:
+            self._say_notice(self._folder.problem)
+        self._go_on_from(past)
+
+    def _make_executor(self, parts: SessionParts) -> CodeExecutor:
+        loads_plugins = parts.config.code_generator.load_plugin
+        return CodeExecutor(
             parts.environment,
-            session_id,
+            self.session_id,
             self.session_dir,
             self.emitter,
-            parts.plugins.without_plugin_only() if config.code_generator.load_plugin else (),
+            parts.plugins.without_plugin_only() if loads_plugins else (),
             self._cancellation,
             self.questions,
-            plugin_problems=parts.plugins.problems if config.code_generator.load_plugin else (),
+            plugin_problems=parts.plugins.problems if loads_plugins else (),
             languages=parts.languages,
             traces=parts.traces,
         )
-        self._context = RoleContext(
-            session_id=session_id,
-            session_dir=self.session_dir,
-            emitter=self.emitter,
-            config=config,
-            find_model=parts.find_model,
-            cancellation=self._cancellation,
-            usage=self.usage,
-            redactor=parts.environment.redactor,
-            traces=parts.traces,
-        )
-        self._roles = self._make_roles(parts)
-        self._folder_in_use = FolderInUse(self.session_dir)
-        self.emitter.emit_session_event(SessionEventType.session_start, "Session started")
 
     @property
     def plugins(self) -> tuple[PluginEntry, ...]:
@@ -288,9 +314,44 @@ class Session:
                 SessionEventType.session_context_update, "", {"blocks": list(blocks)}
             )
 
+    def forget(self) -> None:
+        """Let the agent know nothing of what was said so far; variables and files stay."""
+        self.share([])
+        known = [one.id for one in self.memory.rounds]
+        self.memory.rounds.clear()
+        self.emitter.emit_session_event(
+            SessionEventType.session_memory_update, "", {"role": "", "covered_rounds": known}
+        )
+
     def update_session_var(self, variables: Mapping[str, str]) -> None:
         """Set what plugins read with `ctx.get_session_var`."""
         self._executor.update_session_var(dict(variables))
+
+    def export(
+        self,
+        path: str | Path,
+        to: ExportFormat | None = None,
+        *,
+        replaces: bool = False,
+        with_files: bool = False,
+    ) -> Exported:
+        """Write the session so far to a file; while a round is under way, with what it has said.
+
+        Args:
+            to: The format; by default what the file's name asks for.
+            replaces: Whether a file that is there may be replaced.
+            with_files: Of a bundle: with everything in the working folder.
+
+        Raises:
+            ConfigError: The format is unknown, the file is there already, or something is missing.
+            SessionError: It cannot be written.
+        """
+        path = Path(path)
+        source = ExportSource(
+            session_id=self.session_id, folder=self.session_dir, read=self.emitter.events
+        )
+        to = to or format_of(path)
+        return export_session(source, path, to, replaces=replaces, with_files=with_files)
 
     def stop(self) -> None:
         """End the session and everything it started; its folder stays.
@@ -324,6 +385,19 @@ class Session:
             roles[role.alias] = role
         return roles
 
+    def _go_on_from(self, past: RebuiltSession) -> None:
+        """Take up what an earlier process has left, if one has."""
+        for alias, role_memory in past.role_memories.items():
+            if alias in self._roles:
+                self._roles[alias].restore(role_memory)
+        if past.usage is not None:
+            self.usage.restore(past.usage)
+        close_open_ends(past, self.emitter)
+        if past.has_variables:
+            others = [block for block in self.context_blocks if block != VARIABLES_LOST]
+            self.share([*others, VARIABLES_LOST])
+            self._say_notice(FRESH_KERNEL)
+
     def _copied(self, files: Sequence[SessionFile] | None) -> list[str]:
         return [copy_into(self.cwd, file) for file in files or ()]
 
@@ -355,19 +429,18 @@ class Session:
         self, chat_round: Round, language: str, on_input: OnInput | None
     ) -> ExecutionResult:
         code = chat_round.user_query
-        results: list[ExecutionResult] = []
+        runs: list[CodeRun] = []
         details: RoundStartExtra = {"kind": "run", "user_query": code}
         with self._telling(chat_round, details, raises=True):
             self._executor.recover()
-            result = self._run(chat_round, language, code, on_input)
-            results.append(result)
-            chat_round.change_round_state(state_after(result.status))
-        [result] = results
+            runs.append(self._run(chat_round, language, code, on_input))
+            chat_round.change_round_state(state_after(runs[0].result.status))
+        [run] = runs
         if self.shares_runs:
-            text = describe_result(result, max_chars=MAX_SHARED_RESULT_CHARS)
+            text = describe_result(run.result, run.shown, max_chars=MAX_SHARED_RESULT_CHARS)
             block = f"[I ran this {language} code]\n{code}\n[and this came of it]\n{text}\n[end]"
             self._set_context((*self.context_blocks, block))
-        return result
+        return run.result
 
     def _converse(self, chat_round: Round) -> None:
         """Pass posts from role to role until one is for the user."""
@@ -385,6 +458,7 @@ class Session:
                     " reply returns what `post.end()` gives."
                 )
             chat_round.add_post(post)
+            self.emitter.add_post(post)
             _logger.info("%s wrote to %s", post.send_from, post.send_to)
             if post.send_to == USER:
                 return
@@ -396,24 +470,25 @@ class Session:
 
     def _run(
         self, chat_round: Round, language: str, code: str, on_input: OnInput | None
-    ) -> ExecutionResult:
+    ) -> CodeRun:
         post = self.emitter.create_post_proxy(USER)
         chat_round.add_post(post.post)
         post.update_attachment(language, AttachmentType.reply_type)
         post.update_attachment(code, AttachmentType.reply_content)
         try:
             self._executor.on_input = on_input
-            result = self._executor.run(language, code, post)
+            run = self._executor.run(language, code, post)
         except TaskWeaverError as error:
-            post.end(str(error))
+            self.emitter.add_post(post.end(str(error)))
             raise
+        result = run.result
         post.update_attachment(status_name(result), AttachmentType.execution_status)
-        seen = describe_result(result, max_chars=MAX_KEPT_RESULT_CHARS)
+        seen = describe_result(result, run.shown, max_chars=MAX_KEPT_RESULT_CHARS)
         post.update_attachment(seen, AttachmentType.execution_result)
         if paths := artifact_paths(result.artifact, self.cwd):
             post.update_attachment("\n".join(paths), AttachmentType.artifact_paths, extra=paths)
-        post.end()
-        return result
+        self.emitter.add_post(post.end())
+        return run
 
     def _end(self) -> None:
         """Let go of everything."""
@@ -423,9 +498,12 @@ class Session:
             self._executor.close()
             self.emitter.emit_session_event(SessionEventType.session_end, "Session ended")
         finally:
-            self._folder_in_use.close()
+            self._folder.close()
             if self._on_end is not None:
                 self._on_end(self)
+
+    def _say_notice(self, message: str) -> None:
+        self.emitter.emit_session_event(SessionEventType.session_notice, message)
 
     def _close(self, role: Role) -> None:
         try:
@@ -437,7 +515,7 @@ class Session:
     def _telling(
         self, chat_round: Round, details: RoundStartExtra, *, raises: bool = False
     ) -> Iterator[None]:
-        """Tell listeners how a round goes, and keep it in a file; its block says how it ended.
+        """Tell listeners how a round goes; its block says how it ended.
 
         Args:
             raises: Whether failures of ours go on to the caller after they were told.
@@ -460,19 +538,7 @@ class Session:
                 raise
         finally:
             self.questions.cancel()
-            try:
-                self._save(chat_round)
-            finally:
-                self.emitter.end_round(chat_round.id, chat_round.state)
-
-    def _save(self, chat_round: Round) -> None:
-        path = self.session_dir / f"{self.session_id}_{chat_round.id}.json"
-        try:
-            text = json.dumps(chat_round.to_dict(), ensure_ascii=False, indent=1, default=str)
-            write_private(path, text)
-        except (OSError, TypeError, ValueError, RecursionError) as error:
-            # A disk may be full, and attachments of roles of one's own hold anything.
-            _logger.warning("Round %s cannot be kept in %s: %s", chat_round.id, path, error)
+            self.emitter.end_round(chat_round.id, chat_round.state, self.usage.to_dict())
 
 
 def state_after(status: ExecutionStatus) -> RoundState:
@@ -484,17 +550,6 @@ def state_after(status: ExecutionStatus) -> RoundState:
             return "cancelled"
         case _:
             return "failed"
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        claim_private_folder(folder)
-    except OSError as error:
-        raise ConfigError(
-            f"The session's folder {folder} cannot be made ({error.strerror}). Start"
-            " in a folder that can be written, or set workspace.workspace_path (or the variable"
-            " WORKSPACE_WORKSPACE_PATH) to one."
-        ) from error
 
 
 def _explain(error: Exception, chat_round: Round) -> str:

@@ -34,7 +34,7 @@ class LineWriter(SessionEventHandler):
         on_failure: Callable[[], None],
         first_line: str = "",
     ) -> None:
-        """Begin to write, from the first event on.
+        """Begin to write, from the first event of this process on.
 
         Args:
             on_failure: Called once if nothing can be written any more, on the thread that writes.
@@ -48,7 +48,7 @@ class LineWriter(SessionEventHandler):
         self._has_news = True
         self._is_hurried = False
         self._is_ending = False
-        self._written = 0
+        self._written = emitter.began_after
         self.failure: OSError | None = None
         """Why nothing can be written any more."""
         self._thread = threading.Thread(target=self._run, name="taskweaver-lines", daemon=True)

@@ -30,6 +30,9 @@ makes no sense, is longer than 4 MiB or is not UTF-8 is refused and costs nothin
                 usage; run_code: round_id, execution_id, status, error; interrupt: was_running;
                 otherwise empty
 
+With `--resume ID` a session of an earlier process goes on: its events are numbered on, and those
+of before are left out (`taskweaver-ext sessions show ID --json` has them).
+
 Order. A reply comes after every event that happened before it: when a round is done, all of it
 has been told. Events come as fast as they are read; a slow reader holds back nothing that runs.
 

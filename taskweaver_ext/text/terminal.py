@@ -4,11 +4,11 @@ Pure: text in, text out, in linear time, and the same result wherever the text w
 split into pieces.
 
 `TerminalFilter` removes whatever could drive a terminal: cursor movement, titles,
-clipboard, hyperlinks, character sets, screen switching, control characters, bidi
-overrides. Plain colours may stay. `LineFolder` folds what a program does to one line
-(carriage returns, backspaces, erasing, moving up a few lines) into what is left of it, so
-that progress bars, also several at a time, reach the model and the transcript as their last
-state instead of a thousand rewrites.
+clipboard, hyperlinks, character sets, screen switching, control characters. Plain colours may
+stay; what hides or reorders text is shown (`hidden_characters.py`). `LineFolder` folds what a
+program does to one line (carriage returns, backspaces, erasing, moving up a few lines) into
+what is left of it, so that progress bars, also several at a time, reach the model and the
+transcript as their last state instead of a thousand rewrites.
 
 A sequence without an end swallows little:
 
@@ -27,6 +27,7 @@ import re
 from collections.abc import Sequence
 
 from taskweaver_ext.text.colors import RESET, restyle, style_change
+from taskweaver_ext.text.hidden_characters import HiddenCharacters
 from taskweaver_ext.text.partial_line import PartialLine
 
 MAX_CSI_PARAMETERS = 128
@@ -39,7 +40,7 @@ MAX_OPEN_LINES = 12
 # `bytes.translate` is the fastest look at ASCII text there is: about 1 GB/s.
 _UNSAFE_ASCII = bytes([*range(0x08), 0x0B, 0x0C, *range(0x0E, 0x20), 0x7F])
 # Lone surrogates are in here because they cannot be written to any terminal.
-_UNSAFE = re.compile("[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSAFE = re.compile("[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _SEQUENCE = re.compile(
     rf"""
     (?P<string> \x1b[\]PX^_] | [\x90\x98\x9d-\x9f] )
@@ -67,7 +68,7 @@ class TerminalFilter:
 
     Newline, carriage return, tab and backspace pass: the terminal is safe from them, and
     `LineFolder` needs them. Colours pass in one normal form; blinking, concealed text and
-    fonts do not. Bidi embeddings, overrides and isolates go; the plain direction marks stay.
+    fonts do not. Characters that hide or reorder text are shown by their numbers.
 
     Args:
         keep_line_edits: For a folder, not for a terminal: also pass the erasing of a line
@@ -80,13 +81,14 @@ class TerminalFilter:
         self._keep_line_edits = keep_line_edits
         self._held = ""  # the start of a sequence that may go on in the next piece
         self._string_room = 0  # how much more an open string sequence may swallow
+        self._characters = HiddenCharacters()
         self._style = ""
         self._shown_style = ""
 
     def feed(self, text: str) -> str:
         """Take the next piece of output and return what of it may be shown."""
         if not self._held and not self._string_room and _is_safe(text):
-            return self._in_style(text)
+            return self._in_style(self._characters.feed(text))
         text = self._held + text
         self._held = ""
         kept: list[str] = []
@@ -97,7 +99,7 @@ class TerminalFilter:
                 continue
             unsafe = _UNSAFE.search(text, position)
             end = unsafe.start() if unsafe else len(text)
-            kept.append(self._in_style(text[position:end]))
+            kept.append(self._in_style(self._characters.feed(text[position:end])))
             position = self._read_sequence(text, end, kept) if unsafe else end
         return "".join(kept)
 
@@ -313,6 +315,27 @@ def strip_terminal(text: str) -> str:
     """Return a whole text without colours and without anything that could drive a terminal."""
     terminal_filter = TerminalFilter(keep_colors=False)
     return terminal_filter.feed(text) + terminal_filter.close()
+
+
+def message_text(text: str) -> str:
+    """Return a text that is not a program's output, fit to be written anywhere in a line.
+
+    Nothing in it moves the cursor but newlines and tabs: what would is shown.
+    """
+    text = strip_terminal(text)
+    if "\r" in text or "\b" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "<U+000D>").replace("\b", "<U+0008>")
+    return text
+
+
+def row_text(row: str) -> str:
+    """Return a row of a screen: text and plain colours, all in one line."""
+    row_filter = TerminalFilter()
+    row = row_filter.feed(row) + row_filter.close()
+    for control in "\n\r\b":
+        if control in row:
+            row = row.replace(control, f"<U+{ord(control):04X}>")
+    return row
 
 
 def fold(text: str, *, keep_colors: bool = False) -> str:

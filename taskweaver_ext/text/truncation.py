@@ -12,19 +12,27 @@ _SHORTEST_MARKER = "[...]"
 _LONGEST_UTF8_CHARACTER = 4
 
 
-def shorten_middle(text: str, max_chars: int, *, where: str = "") -> str:
+def shorten_middle(
+    text: str,
+    max_chars: int,
+    *,
+    where: str = "",
+    missing_chars: int = 0,
+    missing_lines: int = 0,
+) -> str:
     """Return `text` in at most `max_chars` characters, by leaving out its middle.
 
     Args:
         max_chars: The budget, in which the marker is included.
         where: The place of the whole text, named in the marker unless that took half the budget.
+        missing_chars: How much of a longer text's middle, `missing_lines` lines, is not in `text`.
     """
     max_chars = max(0, max_chars)
     if len(text) <= max_chars:
         return text
-    newlines = text.count("\n")
-    place = _fitting_place(len(text), newlines, where, max_chars // 2)
-    room = max_chars - len(f"\n{_marker(len(text), newlines, place)}\n")
+    length, newlines = len(text) + missing_chars, text.count("\n") + missing_lines
+    place = _fitting_place(length, newlines, where, max_chars // 2)
+    room = max_chars - len(f"\n{_marker(length, newlines, place)}\n")
     if room < 2:  # not even one character on either side
         return _SHORTEST_MARKER[:max_chars]
 
@@ -33,7 +41,7 @@ def shorten_middle(text: str, max_chars: int, *, where: str = "") -> str:
     omitted = text[head_end:tail_start]
     is_line_cut = text[head_end - 1] != "\n"
     omitted_lines = max(0, omitted.count("\n") - is_line_cut)  # whole ones only
-    marker = _marker(len(omitted), omitted_lines, place)
+    marker = _marker(len(omitted) + missing_chars, omitted_lines + missing_lines, place)
     line_end = "\n" if is_line_cut else ""
     return f"{text[:head_end]}{line_end}{marker}\n{text[tail_start:]}"
 

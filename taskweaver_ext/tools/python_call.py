@@ -8,6 +8,7 @@ from typing import Any
 
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus, Notice, Usage
 from taskweaver_ext.tools.display_text import ImageOutput, StructuredOutput
+from taskweaver_ext.tools.late_cells import LateCellOutput
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 MIN_TIMEOUT_SECONDS = 1.0
@@ -21,6 +22,7 @@ STDIN_REFUSED = (
 _CANCELLED = "Command was cancelled"
 _NO_OUTPUT = "(no output)"
 _TOLD_BY_A_MARKER = "truncated"
+_MAX_NAME_CHARACTERS = 80
 
 SCHEMA: dict[str, Any] = {
     "name": "python",
@@ -79,6 +81,11 @@ class Cell:
     code: str
     title: str = ""
 
+    @property
+    def name(self) -> str:
+        """What it is known by: its title, or the first line of its code."""
+        return self.title or self.code.strip().partition("\n")[0][:_MAX_NAME_CHARACTERS]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonCall:
@@ -135,6 +142,8 @@ class PythonCallResult:
     is_error: bool
     cells: tuple[CellResult, ...] = ()
     """Those that ran; the last one failed if there was an error."""
+    late: tuple[LateCellOutput, ...] = ()
+    """What earlier cells wrote after their end, since the last result."""
 
     @property
     def images(self) -> tuple[ImageOutput, ...]:
@@ -240,9 +249,10 @@ def never_run(number: int, cell: Cell) -> CellResult:
     )
 
 
-def text_of(cells: Sequence[CellResult], count: int) -> str:
+def text_of(cells: Sequence[CellResult], count: int, late: Sequence[LateCellOutput] = ()) -> str:
     """The text for the model, of the cells that ran and how many there were."""
-    parts = [f"[{n.message}]" for c in cells for n in c.notices if n.kind != _TOLD_BY_A_MARKER]
+    parts = [f"[late output of {one.name}]\n{one.text}\n[end of late output]" for one in late]
+    parts += [f"[{n.message}]" for c in cells for n in c.notices if n.kind != _TOLD_BY_A_MARKER]
     for cell in cells:
         output = cell.output.rstrip("\n")
         if count == 1:

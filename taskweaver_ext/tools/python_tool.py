@@ -10,15 +10,18 @@ import re
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.execution.events import LateOutput
 from taskweaver_ext.ces.sessions.turns import Turns
 from taskweaver_ext.closing import Closeable
 from taskweaver_ext.config import settings as config
 from taskweaver_ext.errors import KernelDiedError, KernelError, SessionError
 from taskweaver_ext.machine.owned_folders import GivenFolder
+from taskweaver_ext.tools.late_cells import LateCells, OnLateOutput
 from taskweaver_ext.tools.python_call import (
     SCHEMA,
     Cell,
@@ -71,6 +74,7 @@ class PythonTool(Closeable):
         max_kernels: int | None = MAX_KERNELS,
         idle_seconds: float | None = IDLE_SECONDS,
         max_timeout: float = 0.0,
+        on_late_output: OnLateOutput | None = None,
     ) -> None:
         """Settings of all calls.
 
@@ -84,6 +88,8 @@ class PythonTool(Closeable):
                 project that `cwd` is in.
             kernel_lifetime: "session", or "call" for a fresh kernel each time.
             max_timeout: Seconds that no call may exceed, whatever it asks for; 0: no such limit.
+            on_late_output: Called, on a thread of its own, with the session's id and what a cell
+                of it writes after its end; the model is told with the next result.
 
         Raises:
             ValueError: A setting makes no sense.
@@ -97,6 +103,8 @@ class PythonTool(Closeable):
         self._cwd = Path(cwd).absolute() if cwd is not None else Path.cwd()
         self._lifetime = kernel_lifetime
         self._max_timeout = max_timeout
+        self._on_late_output = on_late_output
+        self._late = LateCells()
         self._owns_environment = environment is None
         self._environment = environment or Environment(
             self._folder,
@@ -179,6 +187,7 @@ class PythonTool(Closeable):
             kernel_sessions = self._started.pop(session_id, set())
             if session_id not in self._running:
                 self._turns.pop(session_id, None)
+        self._late.take(session_id)  # nobody will ask any more
         for kernel_session in kernel_sessions:
             with contextlib.suppress(SessionError):  # stopped already
                 self._environment.stop_session(kernel_session)
@@ -228,6 +237,7 @@ class PythonTool(Closeable):
             outputs=self._outputs,
             timeout=clamp_timeout(call.timeout, self._max_timeout),
             on_event=on_event,
+            on_begin=lambda execution_id, cell: self._late.remember(execution_id, cell.name),
         )
         try:
             with (
@@ -241,10 +251,12 @@ class PythonTool(Closeable):
             return PythonCallResult(text=text, is_error=True)
         except (KernelError, SessionError) as error:
             return PythonCallResult(text=str(error), is_error=True)
+        late = self._late.take(session_id)
         return PythonCallResult(
-            text=text_of(cells, len(call.cells)),
+            text=text_of(cells, len(call.cells), late),
             is_error=any(not cell.is_success for cell in cells),
             cells=tuple(cells),
+            late=late,
         )
 
     @contextlib.contextmanager
@@ -297,13 +309,19 @@ class PythonTool(Closeable):
             started.add(key)  # before it is: `end_session` must know of it
         try:
             if not is_started:
-                self._environment.start_session(key, cwd=cwd, wait=False)
+                receive = partial(self._receive_late, session_id)
+                self._environment.start_session(key, cwd=cwd, wait=False, on_late_output=receive)
             elif reset:
                 self._environment.restart_session(key)
         except BaseException:
             if not is_started:
                 self._forget(session_id, key)
             raise
+
+    def _receive_late(self, session_id: str, late: LateOutput) -> None:
+        self._late.receive(session_id, late)
+        if self._on_late_output is not None:
+            self._on_late_output(session_id, late)
 
     def _forget(self, session_id: str, key: str) -> None:
         with self._lock:

@@ -49,12 +49,19 @@ class RunningCall:
         outputs: Path,
         timeout: float | None,
         on_event: OnCellEvent | None,
+        on_begin: Callable[[ExecutionId, Cell], None],
     ) -> None:
+        """Prepare a call.
+
+        Args:
+            on_begin: Called with each cell before it runs.
+        """
         self._call = call
         self._environment = environment
         self._outputs = outputs
         self._timeout = timeout
         self._on_event = on_event
+        self._on_begin = on_begin
         self._token = CancellationToken()
         """Of the cell that runs, and then of the next."""
 
@@ -72,6 +79,7 @@ class RunningCall:
                 results.append(never_run(number, cell))
             else:
                 execution_id = new_execution_id(f"{call_id}-{number}")
+                self._on_begin(execution_id, cell)
                 results.append(self._run_cell(kernel_session, number, cell, execution_id, deadline))
             if not results[-1].is_success:
                 break

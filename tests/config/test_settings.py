@@ -26,7 +26,7 @@ def write_settings(folder: Path, values: Mapping[str, object]) -> Path:
 
 
 def test_defaults_are_those_of_taskweaver_but_for_what_we_changed(tmp_path: Path) -> None:
-    loaded = config.load(tmp_path, environ={})
+    loaded = config.load(tmp_path, environ={"XDG_STATE_HOME": "/state"})
 
     assert loaded.execution_service.kernel_mode == "local"
     assert loaded.execution_service.env_dir == tmp_path / "env"
@@ -37,7 +37,8 @@ def test_defaults_are_those_of_taskweaver_but_for_what_we_changed(tmp_path: Path
     assert {"open", "input"}.isdisjoint(loaded.code_interpreter.blocked_functions)
     assert {"eval", "exec", "__import__"} <= set(loaded.code_interpreter.blocked_functions)
     assert loaded.planner.example_base_path == tmp_path / "examples/planner_examples"
-    assert loaded.workspace.workspace_path == tmp_path / "workspace"
+    assert loaded.workspace.workspace_path.parent == Path("/state/taskweaver-ext")
+    assert loaded.workspace.keep_days == 90
     assert loaded.llm.settings == {}
 
 

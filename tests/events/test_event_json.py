@@ -78,6 +78,7 @@ EXTRAS: Mapping[EventType, st.SearchStrategy[Any]] = {
         {"kind": st.sampled_from(["message", "run"]), "user_query": TEXTS},
         optional={"post": POSTS},
     ),
+    RoundEventType.round_new_post: st.fixed_dictionaries({}, optional={"post": POSTS}),
     PostEventType.post_execution_event: st.fixed_dictionaries(
         {"execution_id": TEXTS, "event": EXECUTION_EVENTS}
     ),

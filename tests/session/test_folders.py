@@ -9,11 +9,11 @@ from pathlib import Path
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.session.folders import (
     SECONDS_PER_DAY,
-    FolderInUse,
     remove_old_folders,
     session_folders,
     size_of,
 )
+from taskweaver_ext.session.ownership import SessionLock
 
 
 def _session(workspace: Path, name: str, age_days: float) -> Path:
@@ -26,7 +26,7 @@ def _session(workspace: Path, name: str, age_days: float) -> Path:
 
 def _make_old(folder: Path, age_days: float = 10) -> None:
     moment = time.time() - age_days * SECONDS_PER_DAY
-    for place in (folder / "cwd", folder):
+    for place in (*folder.iterdir(), folder):
         os.utime(place, (moment, moment))
 
 
@@ -42,11 +42,11 @@ def test_only_what_was_not_used_for_long_enough_is_removed(tmp_path: Path) -> No
 
 def test_the_folder_of_a_living_session_stays(tmp_path: Path) -> None:
     old = _session(tmp_path, "old", 10)
-    in_use = FolderInUse(old)
+    lock = SessionLock(old)
     _make_old(old)
 
     kept = remove_old_folders(tmp_path, 7)
-    in_use.close()
+    lock.close()
     removed = remove_old_folders(tmp_path, 7)
 
     assert kept == []
@@ -57,9 +57,11 @@ def test_a_session_keeps_its_folder_from_other_programs(tmp_path: Path) -> None:
     with TaskWeaverApp(tmp_path) as app:
         folder = app.get_session().session_dir
         _make_old(folder)
-        assert remove_old_folders(tmp_path / "workspace", 7) == []
+        workspace = app.config.workspace.workspace_path
+        assert remove_old_folders(workspace, 7) == []
 
-    assert remove_old_folders(tmp_path / "workspace", 7) == [folder]
+    _make_old(folder)
+    assert remove_old_folders(workspace, 7) == [folder]
 
 
 def test_nothing_is_removed_without_a_limit(tmp_path: Path) -> None:

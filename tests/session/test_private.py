@@ -50,7 +50,8 @@ def test_all_that_a_session_keeps_is_its_owners(tmp_path: Path) -> None:
     kept = {path.suffix for path in session.session_dir.rglob("*") if path.is_file()}
     assert chat_round.is_done, chat_round.error
     assert {".json", ".stdout", ".svg", ".jsonl"} <= kept
-    assert open_to_others(tmp_path / "workspace") == []
+    workspace = session.session_dir.parent.parent
+    assert open_to_others(workspace) == []
 
 
 def test_a_folder_of_earlier_times_is_closed_to_others_when_it_is_used(tmp_path: Path) -> None:

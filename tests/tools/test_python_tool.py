@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import queue
 import re
 import threading
 from collections.abc import Iterator
@@ -16,7 +17,12 @@ import pytest
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution import recorded_run
-from taskweaver_ext.ces.execution.events import ExecutionEvent, ExecutionFinished, OutputProduced
+from taskweaver_ext.ces.execution.events import (
+    ExecutionEvent,
+    ExecutionFinished,
+    LateOutput,
+    OutputProduced,
+)
 from taskweaver_ext.ces.execution.results import ExecutionStatus
 from taskweaver_ext.ces.kernels.client.host import KernelConnection
 from taskweaver_ext.ces.kernels.local.host import LocalKernelHost
@@ -273,7 +279,7 @@ for percent in range(1, 101):
     handle.update(f"{percent} %")
 """
 
-    assert tool.run([code]).text == "'0 %'\n'100 %'"
+    assert tool.run([code + "print('done')"]).text == "'100 %'\ndone"
 
 
 def test_long_output_is_shortened_and_whole_at_its_address(tool: PythonTool) -> None:
@@ -478,9 +484,9 @@ def test_an_interrupt_while_the_kernel_starts_is_heeded(
     with Environment(tmp_path) as environment, PythonTool(environment, cwd=tmp_path) as tool:
         plain = environment.start_session
 
-        def be_interrupted_while_starting(session_id: str, *, cwd: Path, wait: bool) -> None:
+        def be_interrupted_while_starting(session_id: str, **options: Any) -> None:  # noqa: ANN401
             tool.interrupt()
-            plain(session_id, cwd=cwd, wait=wait)
+            plain(session_id, **options)
 
         monkeypatch.setattr(environment, "start_session", be_interrupted_while_starting)
         result = tool.run(["open('mark', 'w')", "1"], timeout=60)
@@ -591,3 +597,42 @@ def test_a_path_that_is_none_is_an_error_the_model_reads(cwd: str, tool: PythonT
 
     assert result.is_error
     assert result.cells == ()
+
+
+def test_what_a_cell_writes_after_its_end_comes_with_the_next_result(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    heard: queue.Queue[tuple[str, LateOutput]] = queue.Queue()
+    slow = f"""
+import pathlib, threading, time
+def wait():
+    while not pathlib.Path({str(gate)!r}).exists():
+        time.sleep(0.01)
+    print("done at last")
+threading.Thread(target=wait).start()
+"""
+    with PythonTool(on_late_output=lambda *late: heard.put(late)) as tool:
+        first = tool.run([Cell(code=slow, title="begin a job")], session_id="s")
+        gate.touch()
+        session_id, late = heard.get(timeout=LIMIT_SECONDS)
+        second = tool.run(["print('next')"], session_id="s")
+        third = tool.run(["print('last')"], session_id="s")
+
+    assert (first.late, third.late, third.text) == ((), (), "last")
+    assert (session_id, late.text) == ("s", "done at last\n")
+    assert second.text == "[late output of begin a job]\ndone at last\n[end of late output]\n\nnext"
+    assert [(one.name, one.text) for one in second.late] == [("begin a job", "done at last")]
+
+
+def test_output_comes_before_the_error_and_nothing_that_was_cleared(tool: PythonTool) -> None:
+    code = """
+from IPython.display import clear_output
+print("gone")
+clear_output()
+print("x", end="")
+1 / 0
+"""
+
+    text = tool.run([code]).text
+
+    assert text.startswith("x\n----")
+    assert "ZeroDivisionError" in text

@@ -7,12 +7,11 @@ followed beneath the folders of the session only, and through no symbolic link.
 from __future__ import annotations
 
 import base64
-import binascii
 import mimetypes
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from taskweaver_ext.ces.execution.files_beneath import regular_file_beneath
 from taskweaver_ext.ces.execution.results import ExecutionArtifact, ExecutionId
@@ -23,6 +22,10 @@ IMAGE_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif"
 MAX_CONTENT_BYTES = 64 << 20
 """Of a file that code announces with its content; a larger one is not kept."""
 
+INCOMPLETE: Literal["incomplete"] = "incomplete"
+"""Stands for a file of which more is to come."""
+
+_MAX_INCOMPLETE = 16
 _MAX_TEXT_CHARACTERS = 1000
 """Of a name or a preview; the contents are in the file."""
 
@@ -33,6 +36,8 @@ class ArtifactStore:
     def __init__(self, folder: Path, working_directory: Path) -> None:
         self._folder = folder
         self._working_directory = working_directory
+        self._incomplete: dict[str, int] = {}
+        """How many bytes have come of each file of which more is to come."""
 
     def save_images(
         self, execution_id: ExecutionId, number: int, bundle: Mapping[str, Any]
@@ -44,7 +49,7 @@ class ArtifactStore:
                 continue
             try:
                 content = value.encode() if suffix == ".svg" else base64.b64decode(value)
-            except binascii.Error:
+            except ValueError:
                 continue
             name = f"{execution_id}-{number}{suffix}"
             artifacts.append(
@@ -59,15 +64,20 @@ class ArtifactStore:
             )
         return artifacts
 
-    def accept(self, announcement: Mapping[str, Any]) -> ExecutionArtifact | None:
-        """Believe the announcement of a file if the file is one of the session's; else None."""
+    def accept(
+        self, announcement: Mapping[str, Any]
+    ) -> ExecutionArtifact | Literal["incomplete"] | None:
+        """Believe the announcement of a file if the file is one of the session's; else None.
+
+        A content comes in pieces, in order; all but the last are INCOMPLETE.
+        """
         name = _short(announcement.get("original_name") or announcement.get("name") or "artifact")
         if "content" in announcement:
             path = self._keep_content(str(announcement.get("id", "artifact")), name, announcement)
         else:
             path = regular_file_beneath(self._working_directory, str(announcement.get("path", "")))
-        if path is None:
-            return None
+        if path is None or path == INCOMPLETE:
+            return path
         return ExecutionArtifact(
             name=_short(announcement.get("name")),
             type=_short(announcement.get("type", "file")),
@@ -79,19 +89,30 @@ class ArtifactStore:
 
     def _keep_content(
         self, file_id: str, name: str, announcement: Mapping[str, Any]
-    ) -> Path | None:
+    ) -> Path | Literal["incomplete"] | None:
+        file_name = f"{_plain(file_id)}_{_plain(name)}"
         try:
             content = base64.b64decode(str(announcement["content"]), validate=True)
-        except binascii.Error:
+        except ValueError:
             return None
-        if len(content) > MAX_CONTENT_BYTES:
+        offset, size = announcement.get("offset", 0), announcement.get("size", len(content))
+        if type(offset) is not int or type(size) is not int or size > MAX_CONTENT_BYTES:
             return None
-        return self._write(f"{_plain(file_id)}_{_plain(name)}", content)
+        end = offset + len(content)
+        if offset != self._incomplete.pop(file_name, 0) or end > size:
+            return None
+        path = self._write(file_name, content, os.O_APPEND if offset else os.O_TRUNC)
+        if end == size:
+            return path
+        if len(self._incomplete) >= _MAX_INCOMPLETE:
+            return None
+        self._incomplete[file_name] = end
+        return INCOMPLETE
 
-    def _write(self, name: str, content: bytes) -> Path:
+    def _write(self, name: str, content: bytes, flag: int = os.O_TRUNC) -> Path:
         make_private_folder(self._folder)
         path = self._folder / name
-        with open(open_private(path, os.O_WRONLY | os.O_TRUNC), "wb") as file:
+        with open(open_private(path, os.O_WRONLY | flag), "wb") as file:
             file.write(content)
         return path
 

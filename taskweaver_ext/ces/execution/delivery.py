@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import IO, NamedTuple, TypeAlias
 
 from taskweaver_ext.ces.execution.events import ExecutionEvent
 from taskweaver_ext.ces.execution.output_runs import STREAMS, OutputRuns, RunLengths
@@ -29,10 +29,22 @@ _HELD_BYTES = 1 << 20
 _HELD_ENTRIES = 10_000
 _HELD_CHARACTERS = 1 << 24
 """Of events that wait in memory."""
+_EVENT_CHARACTERS = 500
+"""What an event takes beside its text, in characters."""
 _SMALLEST_PIECE = 1 << 16
 _LARGEST_PIECE = 1 << 22
 _MAX_RUNS = 1 << 20
 """Runs whose order is remembered while the caller is late; beyond, the last two grow."""
+
+
+class OutputPiece(NamedTuple):
+    """Text of one stream, and which part of that stream's record it is."""
+
+    stream: StreamName
+    text: str
+    offset: int
+    size: int
+    """In bytes of the record; the text has others where those are not UTF-8."""
 
 
 class OutputTexts:
@@ -41,14 +53,23 @@ class OutputTexts:
     Belongs to the thread that received it.
     """
 
-    def __init__(self, lengths: Sequence[int], data: Sequence[bytes]) -> None:
+    def __init__(
+        self, lengths: Sequence[int], data: Sequence[bytes], offsets: tuple[int, int]
+    ) -> None:
+        """Make runs ready.
+
+        Args:
+            data: What the runs of each stream make together.
+            offsets: Where in the records that begins.
+        """
         self._lengths = lengths
         self._data = data
+        self._offsets = offsets
         self.left_bytes = sum(lengths)
         """How much has not been given yet."""
 
-    def __iter__(self) -> Iterator[tuple[StreamName, str]]:
-        """Give stream and text of run after run."""
+    def __iter__(self) -> Iterator[OutputPiece]:
+        """Give run after run."""
         texts = [data.decode() if data.isascii() else data for data in self._data]
         starts = [0, 0]
         number = 1
@@ -59,7 +80,8 @@ class OutputTexts:
             self.left_bytes -= size
             if piece := texts[number][start:end]:
                 text = piece if isinstance(piece, str) else piece.decode("utf-8", "replace")
-                yield STREAMS[number], text
+                offset = self._offsets[number] + start
+                yield OutputPiece(STREAMS[number], text, offset, len(piece))
 
 
 Delivered: TypeAlias = OutputTexts | ExecutionEvent
@@ -68,13 +90,16 @@ Delivered: TypeAlias = OutputTexts | ExecutionEvent
 class _Held:
     """Runs of text that wait in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, offsets: tuple[int, int]) -> None:
         self.runs = RunLengths()
         self.pieces: tuple[list[bytes], list[bytes]] = ([], [])
+        self._offsets = offsets
+        """Where in the records they start."""
 
     def texts(self) -> OutputTexts:
         """Make all of it ready for callbacks."""
-        return OutputTexts(self.runs.lengths, [b"".join(pieces) for pieces in self.pieces])
+        data = [b"".join(pieces) for pieces in self.pieces]
+        return OutputTexts(self.runs.lengths, data, self._offsets)
 
 
 class _Recorded:
@@ -131,8 +156,8 @@ class _Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class _LargeEvent:
-    """An event that counts while it waits: in memory, or at an offset of the file."""
+class _WaitingEvent:
+    """An event while it waits: in memory, or at an offset of the file."""
 
     event: ExecutionEvent | None
     characters: int
@@ -182,7 +207,7 @@ class Delivery:
     def __init__(self, sink: OutputSink) -> None:
         self._sink = sink
         self._changed = threading.Condition(threading.Lock())
-        self._waiting: deque[ExecutionEvent | _LargeEvent | _Held | _Recorded] = deque()
+        self._waiting: deque[_WaitingEvent | _Held | _Recorded] = deque()
         self._event_file = _EventFile(sink.folder)
         self._waiting_bytes = 0
         self._held_bytes = 0
@@ -193,16 +218,16 @@ class Delivery:
     def put(self, event: ExecutionEvent, characters: int = 0) -> None:
         """Queue an event, with how many characters it holds if those may be many."""
         with self._changed:
-            self._waiting.append(self._keep(event, characters) if characters else event)
+            self._waiting.append(self._keep(event, characters + _EVENT_CHARACTERS))
             self._changed.notify()
 
-    def _keep(self, event: ExecutionEvent, characters: int) -> _LargeEvent:
+    def _keep(self, event: ExecutionEvent, characters: int) -> _WaitingEvent:
         if self._held_characters + characters > _HELD_CHARACTERS:
             # On a full disk it stays in memory after all, as it does once the caller is gone.
             with contextlib.suppress(OSError, ValueError):
-                return _LargeEvent(None, characters, self._event_file.write(event))
+                return _WaitingEvent(None, characters, self._event_file.write(event))
         self._held_characters += characters
-        return _LargeEvent(event, characters)
+        return _WaitingEvent(event, characters)
 
     def put_output(self, stream: StreamName, data: bytes, offsets: tuple[int, int]) -> None:
         """Queue output of one stream; the record has what comes from these offsets on."""
@@ -243,7 +268,7 @@ class Delivery:
             return last
         self._held_bytes += size
         if not isinstance(last, _Held):
-            last = _Held()
+            last = _Held(offsets)
             self._waiting.append(last)
         return last
 
@@ -272,20 +297,18 @@ class Delivery:
             if isinstance(first, _Recorded):
                 return self._read_recorded(first)
             self._waiting.popleft()
-            if isinstance(first, _LargeEvent):
-                return self._read_large(first)
-            if not isinstance(first, _Held):
-                return first
+            if isinstance(first, _WaitingEvent):
+                return self._read_waiting(first)
             texts = first.texts()
             self._held_bytes -= texts.left_bytes
             self._waiting_bytes -= texts.left_bytes
             return texts
 
-    def _read_large(self, large: _LargeEvent) -> ExecutionEvent:
-        if large.event is None:
-            return self._event_file.read(large.offset)
-        self._held_characters -= large.characters
-        return large.event
+    def _read_waiting(self, waiting: _WaitingEvent) -> ExecutionEvent:
+        if waiting.event is None:
+            return self._event_file.read(waiting.offset)
+        self._held_characters -= waiting.characters
+        return waiting.event
 
     def close(self) -> None:
         """Let go of what was not taken."""
@@ -311,7 +334,7 @@ class Delivery:
 
     def _is_late(self) -> bool:
         is_full = self._held_bytes > _HELD_BYTES or len(self._waiting) > _HELD_ENTRIES
-        return is_full and self._sink.is_spilled
+        return is_full and self._sink.is_on_disk
 
     def _read_recorded(self, recorded: _Recorded) -> OutputTexts:
         """Read the next runs from the record, or a piece of one; larger the later we are."""
@@ -328,4 +351,4 @@ class Delivery:
         self._waiting_bytes -= sum(lengths)
         if recorded.is_used_up:
             self._waiting.popleft()
-        return OutputTexts(lengths, data)
+        return OutputTexts(lengths, data, starts)

@@ -60,7 +60,14 @@ _CLASSES: Mapping[str, type[ExecutionEvent]] = {
     "finished": ExecutionFinished,
 }
 _NAMES = {kind: name for name, kind in _CLASSES.items()}
-_HINTS = {kind: get_type_hints(kind) for kind in (*_NAMES, ExecutionArtifact, Notice, Usage)}
+_HINTS = {
+    kind: {
+        field.name: get_type_hints(kind)[field.name]
+        for field in dataclasses.fields(kind)
+        if field.compare  # what does not count is known only where the record is
+    }
+    for kind in (*_NAMES, ExecutionArtifact, Notice, Usage)
+}
 
 
 def line_of(event: ExecutionEvent) -> str:

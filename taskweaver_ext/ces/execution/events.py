@@ -28,6 +28,10 @@ class OutputProduced:
     execution_id: ExecutionId
     stream: StreamName
     text: str
+    offset: int = field(default=0, compare=False)
+    """Where in the record of the stream the text begins, in bytes; not part of its JSON."""
+    size: int = field(default=0, compare=False)
+    """How many bytes of the record it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,8 @@ class RunOptions:
     """Where a fresh process runs; others have a directory of their own."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables of a fresh process, besides those of its executor."""
+    record_on_disk: bool = False
+    """Whether the record is in files from its first byte, not only when memory is too small."""
     token: CancellationToken = field(default_factory=CancellationToken)
     """Stops this execution, and no other."""
 

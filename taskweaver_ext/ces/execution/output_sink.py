@@ -2,8 +2,9 @@
 
 Up to a limit everything stays in memory. Beyond it the whole text of each
 stream is in a file, written as it comes, and memory keeps the head and the
-tail. The record takes bytes, because that is how output arrives and how it is
-written; it is decoded once, at the end.
+tail. A session, whose journal refers to the record, has it in files from its
+first byte, so that it outlives this process. The record takes bytes, because
+that is how output arrives and how it is written; it is decoded once, at the end.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class _Stream:
 
     path: Path
     tail: _Tail
-    """Empty until the record is spilled."""
+    """Empty until memory keeps the head and the tail only."""
     total_bytes: int = 0
     head: bytearray = field(default_factory=bytearray)
     writer: int | None = None
@@ -80,7 +81,13 @@ class OutputSink:
         *,
         memory_bytes: int = MEMORY_BYTES,
         max_bytes: int = MAX_OUTPUT_BYTES,
+        is_on_disk: bool = False,
     ) -> None:
+        """Begin a record.
+
+        Args:
+            is_on_disk: Whether it is in files from its first byte, also where it is short.
+        """
         self._half = memory_bytes // 2
         self._memory_bytes = memory_bytes
         self._max_bytes = max_bytes
@@ -90,7 +97,10 @@ class OutputSink:
         }
         self._total_bytes = 0
         self._bytes_elsewhere = 0
-        self._is_spilled = False
+        self._is_written = is_on_disk
+        """Whether output is written to files as it comes."""
+        self._is_cut = False
+        """Whether memory keeps the head and the tail only."""
         self._failure: OSError | None = None
         self._lost_bytes = 0
         self._readers: dict[StreamName, int] = {}
@@ -106,9 +116,9 @@ class OutputSink:
         self._bytes_elsewhere += size
 
     @property
-    def is_spilled(self) -> bool:
+    def is_on_disk(self) -> bool:
         """Whether the whole text is in files by now."""
-        return self._is_spilled and self._failure is None
+        return self._is_written and self._failure is None
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -121,13 +131,14 @@ class OutputSink:
         offset = record.total_bytes
         record.total_bytes += len(data)
         self._total_bytes += len(data)
-        if not self._is_spilled:
-            record.head += data
-            if self._total_bytes > self._memory_bytes:
-                self._spill()
+        if self._is_written:
+            self._append_to_file(record, data)
+        if self._is_cut:
+            record.tail.add(data)
             return offset
-        self._append_to_file(record, data)
-        record.tail.add(data)
+        record.head += data
+        if self._total_bytes > self._memory_bytes:
+            self._cut()
         return offset
 
     def size(self, stream: StreamName) -> int:
@@ -135,7 +146,7 @@ class OutputSink:
         return self._streams[stream].total_bytes
 
     def read(self, stream: StreamName, offset: int, size: int) -> bytes:
-        """Read back from a spilled record; short only where the record has failed."""
+        """Read back from a record on disk; short only where the record has failed."""
         with self._readers_lock:
             if stream not in self._readers:
                 try:
@@ -152,7 +163,7 @@ class OutputSink:
             texts = [piece.decode("utf-8", "replace") for piece in pieces if piece]
             (record.stdout if stream == "stdout" else record.stderr).extend(texts)
             self._note_what_is_missing(stream, sum(map(len, pieces)), record)
-        if self._failure is not None:
+        if self._failure is not None and self._is_cut:
             record.notices.append(
                 Notice(
                     kind="record_failed",
@@ -174,11 +185,12 @@ class OutputSink:
                 os.close(record.writer)
                 record.writer = None
 
-    def _spill(self) -> None:
-        """Move to files: from here on memory keeps the head and the tail only."""
-        self._is_spilled = True
+    def _cut(self) -> None:
+        """From here on files have the text, and memory keeps the head and the tail only."""
+        self._is_cut = True
+        was_written, self._is_written = self._is_written, True
         for record, share in zip(self._streams.values(), self._shares("head"), strict=True):
-            if record.head:
+            if record.head and not was_written:
                 self._append_to_file(record, record.head)
             head = cut_head(bytes(record.head), share)
             record.tail.add(bytes(record.head[len(head) :]))
@@ -210,7 +222,7 @@ class OutputSink:
         return quarter, quarter
 
     def _pieces(self) -> list[list[bytes]]:
-        if not self._is_spilled:
+        if not self._is_cut:
             return [[bytes(record.head)] for record in self._streams.values()]
         return [
             [bytes(record.head), cut_tail(_from_a_character_on(bytes(record.tail)), share)]

@@ -244,11 +244,14 @@ class RecordedRun:
 
     def _call_with_texts(self, texts: OutputTexts) -> None:
         on_output, on_event = self._on_output, self._on_event
-        for stream, text in texts:
+        for stream, text, offset, size in texts:
             if on_output is not None:
                 self._call(on_output, stream, text)
             if on_event is not None:
-                self._call(on_event, OutputProduced(execution_id=self.id, stream=stream, text=text))
+                event = OutputProduced(
+                    execution_id=self.id, stream=stream, text=text, offset=offset, size=size
+                )
+                self._call(on_event, event)
             if self._is_too_late:
                 self._skipped_bytes = texts.left_bytes
                 return

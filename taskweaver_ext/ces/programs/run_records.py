@@ -48,6 +48,7 @@ class RunRecords:
             options.execution_id,
             memory_bytes=self._memory_bytes,
             max_bytes=self._max_output_bytes,
+            is_on_disk=options.record_on_disk,
         )
         run = RecordedRun(code, options, sink, self._redactor)
         failure = self._audit.write_start(

@@ -204,7 +204,10 @@ class KernelSession:
             code,
             options,
             sink=OutputSink(
-                self._folder.outputs, options.execution_id, max_bytes=self._max_output_bytes
+                self._folder.outputs,
+                options.execution_id,
+                max_bytes=self._max_output_bytes,
+                is_on_disk=options.record_on_disk,
             ),
             artifacts=self._artifacts,
             metadata={"session_variables": dict(self._variables), **command},

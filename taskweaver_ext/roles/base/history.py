@@ -3,6 +3,9 @@
 Old rounds are summarised by the model itself; where that fails they are left out
 with a notice. If what remains is still too long, its longest messages lose
 their middle. The newest message is the last to be touched.
+
+What a role no longer knows in full is told as `session_memory_update`, so that a session that is
+continued by another process asks its model with the same history.
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ from taskweaver_ext.config.settings import RoundCompressorConfig
 from taskweaver_ext.conversation import Round, RoundId
 from taskweaver_ext.errors import ModelError
 from taskweaver_ext.events.emitter import PostEventProxy
+from taskweaver_ext.events.types import MemoryExtra, SessionEventType
 from taskweaver_ext.llm.chat_model import Message
 from taskweaver_ext.llm.model_errors import ContextTooLongError
 from taskweaver_ext.roles.base.model_caller import ModelCaller
 from taskweaver_ext.roles.base.prompts import merged
+from taskweaver_ext.roles.base.role import RoleMemory
 from taskweaver_ext.roles.base.token_count import CHARACTERS_PER_TOKEN, estimate_tokens
 from taskweaver_ext.text.truncation import shorten_middle
 
@@ -59,8 +64,17 @@ class History:
         self._settings = settings
         self._is_eager = is_eager
         self._summary = ""
-        self._covered: set[RoundId] = set()
+        self._covered: dict[RoundId, None] = {}
+        """The rounds that the summary stands for, in the order in which they were covered."""
         self._room_share = 1.0
+        self._told = RoleMemory()
+
+    def restore(self, memory: RoleMemory) -> None:
+        """Go on with what another process has told of this history."""
+        self._told = memory
+        self._summary = memory.summary
+        self._covered = dict.fromkeys(memory.covered_rounds)
+        self._room_share = memory.room_share
 
     @property
     def reply_tokens(self) -> int | None:
@@ -93,7 +107,7 @@ class History:
         """
         if estimate_tokens(head) > self._room_tokens // 2:
             head = head[:1]  # examples are the first to go
-        if not self._covered & {one.id for one in rounds}:
+        if not self._covered.keys() & {one.id for one in rounds}:
             self._summary = ""  # what it was about has been forgotten on purpose
         current = [one for one in rounds if one.id not in self._covered]
         messages = self._assemble(head, current, render)
@@ -107,6 +121,7 @@ class History:
             self._leave_out(kept[:1])
             kept = kept[1:]
             messages = self._assemble(head, kept, render)
+        self._tell(post)
         # The last message of the head may have been joined with the first of the rounds.
         return self._shortened(messages, len(head) - (head[-1].role == "user"))
 
@@ -143,13 +158,28 @@ class History:
             self._leave_out(old)
             return
         self._summary = shorten_middle(summary, room // 4)
-        self._covered.update(one.id for one in old)
+        self._covered.update(dict.fromkeys(one.id for one in old))
 
     def _leave_out(self, rounds: Sequence[Round]) -> None:
-        self._covered.update(one.id for one in rounds)
+        self._covered.update(dict.fromkeys(one.id for one in rounds))
         queries = "; ".join(shorten_middle(one.user_query, 80) for one in rounds)
         notice = f"[{len(rounds)} earlier rounds are left out for want of room: {queries}]"
         self._summary = shorten_middle(f"{self._summary}\n{notice}".strip(), 4000)
+
+    def _tell(self, post: PostEventProxy) -> None:
+        """Say what the role knows now, unless that was said."""
+        now = RoleMemory(self._summary, tuple(self._covered), self._room_share)
+        if now == self._told:
+            return
+        self._told = now
+        details: MemoryExtra = {
+            "role": post.post.send_from,
+            "covered_rounds": list(now.covered_rounds),
+        }
+        if now.room_share != 1.0:
+            details["room_share"] = now.room_share
+        kind = SessionEventType.session_memory_update
+        post.emitter.emit_session_event(kind, now.summary, details)
 
     def _shortened(self, messages: list[Message], first: int) -> list[Message]:
         """Halve the longest message until all fit, or none can be shortened any more."""

@@ -21,13 +21,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 from taskweaver_ext.config.data_files import DataFileError
 from taskweaver_ext.config.settings import Config
 from taskweaver_ext.config.yaml_files import read_yaml
-from taskweaver_ext.conversation import Post, RoleName, Round
+from taskweaver_ext.conversation import Post, RoleName, Round, RoundId
 from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.events.emitter import SessionEventEmitter
+from taskweaver_ext.events.types import MemoryExtra, TaskWeaverEvent
 from taskweaver_ext.llm.chat_model import ChatModel
 from taskweaver_ext.roles.base.cancellation import Cancellation
 from taskweaver_ext.roles.base.token_count import TokenCounter
@@ -82,6 +84,24 @@ class Memory:
         return USER
 
 
+@dataclass(frozen=True, slots=True)
+class RoleMemory:
+    """What a role knows of earlier rounds besides the rounds themselves."""
+
+    summary: str = ""
+    covered_rounds: tuple[RoundId, ...] = ()
+    """Those that the summary stands for."""
+    room_share: float = 1.0
+    """How much of the room that its model should have is used, after the model refused more."""
+
+    @staticmethod
+    def from_event(event: TaskWeaverEvent) -> RoleMemory:
+        """Read what a `session_memory_update` says of a role."""
+        details = cast(MemoryExtra, event.extra)
+        share = details.get("room_share", 1.0)
+        return RoleMemory(event.msg, tuple(details["covered_rounds"]), share)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleContext:
     """What a session gives to each of its roles."""
@@ -120,7 +140,8 @@ class Role(abc.ABC):
     """A participant of a conversation that answers posts.
 
     The session makes one instance per role, calls `reply` whenever a post is
-    addressed to it, one at a time, and `close` once at the end.
+    addressed to it, one at a time, and `close` once at the end. In a session that an earlier
+    process began, `restore` comes first if the role has told what it knows of earlier rounds.
     """
 
     def __init__(self, entry: RoleEntry, context: RoleContext) -> None:
@@ -147,6 +168,10 @@ class Role(abc.ABC):
         Raises:
             TaskWeaverError: The round cannot go on; its message says why.
         """
+
+    def restore(self, memory: RoleMemory) -> None:
+        """Go on with what the role knew in an earlier process; called before any `reply`."""
+        return
 
     def close(self) -> None:
         """Let go of what the role holds."""

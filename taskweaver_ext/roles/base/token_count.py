@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from taskweaver_ext.events.types import UsageDict
 from taskweaver_ext.llm.chat_model import Message, TokenUsage
 
 CHARACTERS_PER_TOKEN = 4
@@ -31,6 +32,20 @@ class TokenCounter:
             usage = TokenUsage(estimate_tokens(messages), _tokens_of(reply))
         self.round = _sum(self.round, usage)
         self.session = _sum(self.session, usage)
+
+    def to_dict(self) -> UsageDict:
+        """Return what the whole session has cost; `restore` takes it."""
+        return {
+            "prompt": self.session.prompt_tokens,
+            "completion": self.session.completion_tokens,
+            "cached": self.session.cached_tokens,
+            "is_estimate": self.has_estimates,
+        }
+
+    def restore(self, usage: UsageDict) -> None:
+        """Go on counting from what an earlier process has counted."""
+        self.session = TokenUsage(usage["prompt"], usage["completion"], usage["cached"])
+        self.has_estimates = usage["is_estimate"]
 
     def describe(self) -> str:
         """Return the count in a few words, for a status line."""

@@ -6,11 +6,13 @@ import contextlib
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from taskweaver_ext.ces.environment import Environment
+from taskweaver_ext.ces.execution.audit import AuditLog
 from taskweaver_ext.ces.execution.cancellation import CancellationToken
-from taskweaver_ext.ces.execution.events import LateOutput, LogRecorded
+from taskweaver_ext.ces.execution.events import ExecutionEvent, LateOutput, LogRecorded
 from taskweaver_ext.ces.execution.executor import OnInput, RunOptions
 from taskweaver_ext.ces.execution.results import (
     ExecutionId,
@@ -29,9 +31,22 @@ from taskweaver_ext.events.types import LateOutputExtra, QuestionKind, SessionEv
 from taskweaver_ext.plugins.registry import PluginEntry
 from taskweaver_ext.roles.base.cancellation import Cancellation
 from taskweaver_ext.roles.code_interpreter.live_output import LiveOutput
+from taskweaver_ext.tools.shown_output import ShownOutput
 from taskweaver_ext.traces.traces import NoTraces, TracedPost, Traces
 
 _logger = logging.getLogger(__name__)
+
+MAX_SHOWN_CHARS = 20_000
+"""More than any text for a model or a record has room for."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeRun:
+    """What became of code that has run."""
+
+    result: ExecutionResult
+    shown: ShownOutput
+    """What it wrote and displayed, without the value of its last line."""
 
 
 class CodeExecutor:
@@ -83,12 +98,17 @@ class CodeExecutor:
         self._mode = KERNEL_MODES[environment.env_mode]
         self._unloaded = list(plugins)
         self._untold = list(plugin_problems)
+        records = session_dir / "ces"
+        self._audit = AuditLog(
+            records / "audit.jsonl", who=session_id, redactor=environment.redactor
+        )
         self._registry = ExecutorRegistry(
             environment,
             session_id,
-            folder=session_dir / "ces",
+            folder=records / "output",  # where the kernel has its records, too
             cwd=self.cwd,
             languages=languages,
+            audit=self._audit,
             on_late_output=self._say_late_output,
         )
         self._lock = threading.Lock()
@@ -170,7 +190,7 @@ class CodeExecutor:
             self._environment.restart_session(self._session_id)
             self._has_given_up = False
 
-    def run(self, language: str, code: str, post: PostEventProxy) -> ExecutionResult:
+    def run(self, language: str, code: str, post: PostEventProxy) -> CodeRun:
         """Run code to its end and show in the post what it does.
 
         Raises:
@@ -185,29 +205,36 @@ class CodeExecutor:
             role=post.post.send_from,
         )
         with self._traces.execution(place, name, code) as tell_tracer:
-            result = self._run(name, code, post)
-            tell_tracer(result)
-        return result
+            run = self._run(name, code, post)
+            tell_tracer(run.result)
+        return run
 
-    def _run(self, name: str, code: str, post: PostEventProxy) -> ExecutionResult:
+    def _run(self, name: str, code: str, post: PostEventProxy) -> CodeRun:
         execution_id = ExecutionId(post.post.id)
         if name == "python" or self._mode.programs == "beside the kernel":
             self.start(post)
+        shown = ShownOutput(MAX_SHOWN_CHARS, with_value=False)
         output = LiveOutput(
             post, execution_id, self._session_dir, on_question_void=self._questions.cancel
         )
+
+        def on_event(event: ExecutionEvent) -> None:
+            output.on_event(event)
+            shown.receive(event)
+
         with output, self._stoppable() as token:
             post.update_status(f"running {name} code")
             options = RunOptions(
                 execution_id=execution_id,
-                on_event=output.on_event,
+                on_event=on_event,
                 on_input=self._input_for(execution_id, output),
+                record_on_disk=True,  # the session's journal refers to it
                 token=token,
             )
             result = self._registry.get(name).run(code, options)
         if result.status is ExecutionStatus.DIED and result.death is None:
             self._has_given_up = True
-        return result
+        return CodeRun(result, shown)
 
     def kernel_contents(self) -> KernelContents | None:
         """Return what generated code would find in the kernel, if it runs and says so.
@@ -232,6 +259,7 @@ class CodeExecutor:
             was_started, self._is_started = self._is_started, False
             self._is_closed = True
         self._registry.close()
+        self._audit.close()
         if was_started:
             self._environment.stop_session(self._session_id)
 

@@ -18,7 +18,7 @@ from taskweaver_ext.roles.base.correction import UnusableReplyError, rejected_me
 from taskweaver_ext.roles.base.history import History
 from taskweaver_ext.roles.base.model_caller import ModelCaller, ModelReply
 from taskweaver_ext.roles.base.prompts import append_missing, fill, load_examples, load_prompts
-from taskweaver_ext.roles.base.role import PLANNER, USER, Memory, RoleContext
+from taskweaver_ext.roles.base.role import PLANNER, USER, Memory, RoleContext, RoleMemory
 from taskweaver_ext.roles.code_interpreter.channel_form import TOOL_PREFIX, ChannelForm
 from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
 from taskweaver_ext.roles.code_interpreter.json_form import JsonForm
@@ -92,6 +92,10 @@ class CodeGenerator:
         except UnusableReplyError as problem:
             reading.abandon(str(problem))
             return reply, problem
+
+    def restore(self, memory: RoleMemory) -> None:
+        """Go on with what the role knew in an earlier process."""
+        self._history.restore(memory)
 
     def _ask(self, memory: Memory, post: PostEventProxy) -> tuple[ModelReply, ReplyReading]:
         reading = self._form.read(post)

@@ -10,14 +10,14 @@ from taskweaver_ext.ces.execution.contract import (
     execution_failure,
 )
 from taskweaver_ext.ces.execution.files_beneath import list_files
-from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionStatus
 from taskweaver_ext.config.settings import ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Post
 from taskweaver_ext.events.emitter import PostEventProxy
 from taskweaver_ext.roles.base.correction import UnusableReplyError, open_post, reject
 from taskweaver_ext.roles.base.prompts import fill
-from taskweaver_ext.roles.base.role import Memory, Role, RoleContext, RoleEntry
-from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
+from taskweaver_ext.roles.base.role import Memory, Role, RoleContext, RoleEntry, RoleMemory
+from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor, CodeRun
 from taskweaver_ext.roles.code_interpreter.code_generator import CodeGenerator
 from taskweaver_ext.roles.code_interpreter.result_text import (
     artifact_paths,
@@ -79,6 +79,10 @@ class CodeInterpreter(Role):
                 post.update_send_to(memory.asker_of(self.alias))
                 return post.end()
             return self._run(post, memory, generated)
+
+    def restore(self, memory: RoleMemory) -> None:
+        """Go on with what the role knew in an earlier process."""
+        self._generator.restore(memory)
 
     def _run(self, post: PostEventProxy, memory: Memory, generated: GeneratedCode) -> Post:
         try:
@@ -184,7 +188,8 @@ class CodeInterpreter(Role):
         panel = generated.panel
         before = list_files(self._executor.cwd) if panel.contract else None
         panel.start_execution()
-        result = self._executor.run(generated.language, generated.code, post)
+        run = self._executor.run(generated.language, generated.code, post)
+        result = run.result
         check = check_contract(self._executor.cwd, panel.contract, before) if before else None
         failure = execution_failure(
             has_run_well=result.is_success,
@@ -192,7 +197,7 @@ class CodeInterpreter(Role):
             problems=check.problems if check else (),
         )
         panel.finish_execution(failure)
-        self._report(post, result, check)
+        self._report(post, run, check)
         is_stopped = result.status is ExecutionStatus.CANCELLED
         if failure is None or is_stopped:
             post.update_send_to(memory.asker_of(self.alias))
@@ -202,10 +207,9 @@ class CodeInterpreter(Role):
             self._try_again_or_report(post, memory, advice)
         return post.end()
 
-    def _report(
-        self, post: PostEventProxy, result: ExecutionResult, check: ContractCheck | None
-    ) -> None:
-        text = self.context.masked(describe_result(result, check))
+    def _report(self, post: PostEventProxy, run: CodeRun, check: ContractCheck | None) -> None:
+        result = run.result
+        text = self.context.masked(describe_result(result, run.shown, check))
         post.update_attachment(status_name(result), AttachmentType.execution_status)
         post.update_attachment(text, AttachmentType.execution_result)
         paths = artifact_paths(result.artifact, self._executor.cwd)

@@ -6,7 +6,7 @@ order in which it happened.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from taskweaver_ext.ces.execution.events import (
     InputSettled,
     OutputProduced,
 )
+from taskweaver_ext.ces.execution.output_runs import STREAMS
 from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
 from taskweaver_ext.closing import Closeable
 from taskweaver_ext.events.display_files import DisplayFiles
@@ -50,13 +51,17 @@ class LiveOutput(Closeable):
         self._display_files = DisplayFiles(session_dir)
         self._on_question_void = on_question_void
         self._batcher = OutputBatcher(self._emit_output, interval=INTERVAL_SECONDS)
-        self._offsets: Counter[StreamName] = Counter()
+        self._spans: dict[StreamName, deque[tuple[int, int, int]]] = {
+            stream: deque() for stream in STREAMS
+        }
+        """Of each piece in the batcher: its characters, and its place and size in the record."""
         self.has_ended = False
         """Whether the execution has; then it wants no answers."""
 
     def on_event(self, event: ExecutionEvent) -> None:
         """Receive what the execution says."""
         if isinstance(event, OutputProduced):
+            self._spans[event.stream].append((len(event.text), event.offset, event.size))
             self._batcher.add(event.stream, event.text)
             return
         self._batcher.flush()  # what was written before comes before
@@ -75,10 +80,16 @@ class LiveOutput(Closeable):
         self._batcher.close()
 
     def _emit_output(self, stream: StreamName, text: str) -> None:
-        offset = self._offsets[stream]
-        self._offsets[stream] += _utf8_size(text)
-        self._post.emit_execution_output(stream, text, self._execution_id, offset)
-
-
-def _utf8_size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        """Emit whole pieces: one event, or more where some of the record was left out between."""
+        spans, start = self._spans[stream], 0
+        while start < len(text):
+            characters, offset, size = spans.popleft()
+            end = start + characters
+            while end < len(text) and spans[0][1] == offset + size:
+                characters, _, more = spans.popleft()
+                end += characters
+                size += more
+            self._post.emit_execution_output(
+                stream, text[start:end], self._execution_id, offset, size
+            )
+            start = end

@@ -23,7 +23,7 @@ from taskweaver_ext.roles.base.history import History
 from taskweaver_ext.roles.base.live_fields import LiveFields
 from taskweaver_ext.roles.base.model_caller import ModelCaller, ModelReply, ReplyEnd
 from taskweaver_ext.roles.base.prompts import fill, load_examples, load_prompts, reply_schema
-from taskweaver_ext.roles.base.role import USER, Memory, Role, RoleContext, RoleEntry
+from taskweaver_ext.roles.base.role import USER, Memory, Role, RoleContext, RoleEntry, RoleMemory
 from taskweaver_ext.roles.planner.planner_reply import (
     ATTACHMENTS,
     FIELDS,
@@ -97,6 +97,10 @@ class Planner(Role):
             live.complete(fields)
             post.update_send_to(fields["send_to"])
             return post.end()
+
+    def restore(self, memory: RoleMemory) -> None:
+        """Go on with what the planner knew in an earlier process."""
+        self._history.restore(memory)
 
     def _ask(self, memory: Memory, post: PostEventProxy, reader: PlannerReader) -> ModelReply:
         rounds = memory.rounds_of(self.alias)

@@ -22,8 +22,8 @@ from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
 class Line:
     """A delivery over a record, fed as the reader feeds it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.sink = OutputSink(folder, "e1")
+    def __init__(self, folder: Path, *, is_on_disk: bool = False) -> None:
+        self.sink = OutputSink(folder, "e1", is_on_disk=is_on_disk)
         self.delivery = Delivery(self.sink)
 
     def write(self, stream: StreamName, text: str) -> None:
@@ -43,7 +43,13 @@ class Line:
     def take(self, timeout: float = 1) -> list[object]:
         """What is received next: an event, or pieces of text as (stream, text)."""
         item = self.delivery.receive(timeout)
-        return list(item) if isinstance(item, OutputTexts) else [item]
+        if not isinstance(item, OutputTexts):
+            return [item]
+        pieces = list(item)
+        if self.sink.is_on_disk:
+            for stream, text, offset, size in pieces:
+                assert self.sink.read(stream, offset, size).decode("utf-8", "replace") == text
+        return [(stream, text) for stream, text, _, _ in pieces]
 
     def take_all(self) -> list[object]:
         self.delivery.finish()
@@ -175,7 +181,7 @@ def test_what_was_not_given_yet_is_counted(line: Line) -> None:
     texts = line.delivery.receive(1)
 
     assert isinstance(texts, OutputTexts)
-    assert [(text, texts.left_bytes) for _, text in texts] == [("a", 6), ("bé", 3), ("ccc", 0)]
+    assert [(piece.text, texts.left_bytes) for piece in texts] == [("a", 6), ("bé", 3), ("ccc", 0)]
 
 
 def test_half_a_character_in_the_record_does_not_hold_up_a_late_caller(line: Line) -> None:
@@ -202,8 +208,19 @@ def test_beyond_what_is_remembered_only_the_order_is_lost(line: Line) -> None:
     assert sum(len(text) for stream, text in runs if stream == "stderr") == 540_000
 
 
+def test_a_place_in_the_record_is_right_after_bytes_that_are_no_text(tmp_path: Path) -> None:
+    line = Line(tmp_path, is_on_disk=True)
+    line.write_bytes("stdout", b"a\xff\xfe")
+    first = line.take()
+    line.write_bytes("stdout", b"\xffb")  # `take` compares with the record
+
+    assert first + line.take_all() == [("stdout", "a\ufffd\ufffd"), ("stdout", "\ufffdb")]
+    line.sink.close()
+
+
 @settings(max_examples=50, deadline=None)
 @given(
+    is_on_disk=st.booleans(),
     pieces=st.lists(
         st.tuples(
             st.sampled_from(["stdout", "stderr"]), st.integers(1, 200_000), st.sampled_from("aé😀")
@@ -214,10 +231,11 @@ def test_beyond_what_is_remembered_only_the_order_is_lost(line: Line) -> None:
 )
 def test_whenever_the_caller_comes_it_hears_all(
     tmp_path_factory: pytest.TempPathFactory,
+    is_on_disk: bool,
     pieces: list[tuple[StreamName, int, str]],
     takes: list[int],
 ) -> None:
-    line = Line(tmp_path_factory.mktemp("delivery"))
+    line = Line(tmp_path_factory.mktemp("delivery"), is_on_disk=is_on_disk)
     taken: list[object] = []
     written: list[tuple[str, str]] = []
     for index, (stream, count, character) in enumerate(pieces):

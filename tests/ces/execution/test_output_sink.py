@@ -28,6 +28,27 @@ def test_a_small_output_stays_in_memory(tmp_path: Path) -> None:
     assert not (tmp_path / "output").exists()
 
 
+def test_a_record_on_disk_has_each_piece_before_the_next_comes(tmp_path: Path) -> None:
+    sink = OutputSink(tmp_path, "e1", memory_bytes=10, is_on_disk=True)
+    written = ""
+    for piece in ("a", "é", "long enough to be cut in memory", "b"):
+        assert sink.write("stdout", piece.encode()) == len(written.encode())
+        written += piece
+        assert (tmp_path / "e1.stdout").read_text() == written
+
+    assert sink.finish().full_output_paths == {"stdout": tmp_path / "e1.stdout"}
+
+
+def test_a_short_record_on_disk_changes_nothing_in_the_result(tmp_path: Path) -> None:
+    for folder in (tmp_path, Path("/dev/full")):
+        sink = OutputSink(folder, "e1", is_on_disk=True)
+        sink.write("stdout", b"one\n")
+
+        record = sink.finish()
+
+        assert (record.stdout, record.full_output_paths, record.notices) == (["one\n"], {}, [])
+
+
 def test_a_large_output_is_whole_in_its_file_and_cut_at_lines_in_memory(tmp_path: Path) -> None:
     lines = [f"line {i}\n" for i in range(1000)]
     sink = OutputSink(tmp_path, "e1", memory_bytes=MEMORY)
@@ -103,7 +124,7 @@ def test_what_was_spilled_can_be_read_back(tmp_path: Path) -> None:
     sink = OutputSink(tmp_path, "e1", memory_bytes=10)
     offsets = [sink.write("stdout", f"piece {i};".encode()) for i in range(10)]
 
-    assert sink.is_spilled
+    assert sink.is_on_disk
     assert sink.read("stdout", offsets[7], 8) == b"piece 7;"
     sink.close()
 
@@ -121,7 +142,7 @@ def test_a_full_disk_is_reported_and_the_code_goes_on() -> None:
     kinds = [notice.kind for notice in record.notices]
     assert kinds == ["truncated", "record_failed"]
     assert "bytes are lost" in record.notices[1].message
-    assert not sink.is_spilled
+    assert not sink.is_on_disk
 
 
 def test_a_disk_that_fills_up_on_the_way_is_reported(tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ from traitlets import Type, observe
 from traitlets.config import Config
 
 from .ipython_shell import Shell
-from .runtime import MessageSocket, Runtime, sendable
+from .message_cost import sendable
+from .runtime import MessageSocket, Runtime
 from .wire import Wire
 
 _SIGNAL_CHECK_MILLISECONDS = 100

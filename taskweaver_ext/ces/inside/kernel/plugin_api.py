@@ -28,6 +28,9 @@ STATUS_MIME = "application/vnd.taskweaver.status+json"
 LEVELS = ("info", "warning", "error")
 Publish = Callable[[str, "dict[str, Any]"], None]
 
+_PIECE_BYTES = 3 << 20
+"""Of a file whose content is sent: a message must not become too large."""
+
 _Marked = TypeVar("_Marked", bound="Callable[..., Any]")
 
 
@@ -125,10 +128,22 @@ class PluginContext:
         }
 
     def _announce(self, artifact: dict[str, Any]) -> None:
-        if self.carries_contents:
-            content = (self._folder / artifact["path"]).read_bytes()
-            artifact = {**artifact, "content": base64.b64encode(content).decode("ascii")}
-        self._publish(ARTIFACT_MIME, artifact)
+        if not self.carries_contents:
+            self._publish(ARTIFACT_MIME, artifact)
+            return
+        with open(self._folder / artifact["path"], "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            offset = 0
+            while True:
+                piece = file.read(min(_PIECE_BYTES, size - offset))
+                if not piece:
+                    size = offset  # it is empty, or was cut off meanwhile
+                content = base64.b64encode(piece).decode("ascii")
+                place = {"offset": offset, "size": size, "content": content}
+                self._publish(ARTIFACT_MIME, {**artifact, **place})
+                offset += len(piece)
+                if offset >= size:
+                    return
 
 
 class Plugin:

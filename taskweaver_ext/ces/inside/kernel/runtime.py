@@ -28,6 +28,7 @@ from . import kernel_contents, plugin_api, thread_context
 from .child_pipes import ChildPipes
 from .deferred_signals import DeferredSignals
 from .interrupt_watch import InterruptWatch
+from .message_cost import fitting, sendable
 from .output_queue import OutputQueue
 from .streams import TextStream
 from .wire import HELLO, MESSAGE, STDERR, STDOUT, FrameSender
@@ -45,9 +46,9 @@ _GET_AWAITABLE = bytes((dis.opmap["GET_AWAITABLE"],))
 _CACHE = b"\0"
 """Fills the room that newer versions of Python keep behind an operation."""
 
-_MAX_MESSAGE_BYTES = 64 << 20
-_MAX_CUT_CHARACTERS = 1 << 20
-_MAX_CUT_PARTS = 1000
+_MAX_EXIT_CODE = 1 << 63
+_REPLIED = ("status", "ename", "evalue", "traceback", "exit_code", "usage")
+"""What the client wants to know of an end."""
 
 Run = Callable[[], Awaitable["dict[str, Any]"]]
 
@@ -118,9 +119,7 @@ class Runtime:
         if message_type in NOT_FOR_THE_WIRE:
             return
         if os.getpid() == self._kernel_pid:
-            if len(content) > _MAX_MESSAGE_BYTES:
-                content = json.dumps(sendable(json.loads(content))).encode()
-            self.queue.say(MESSAGE, f"{message_type}\n{content.decode()}")
+            self.queue.say(MESSAGE, f"{message_type}\n{fitting(content).decode()}")
 
     async def execute(self, request: dict[str, Any], run: Run) -> dict[str, Any]:
         """Run one request (its metadata is `request`) and say how it ended."""
@@ -132,7 +131,8 @@ class Runtime:
         except BaseException as error:  # noqa: BLE001 - the client must hear an end in any case
             self.is_in_code = False
             reply = _error_reply(error)
-        self.queue.end(json.dumps(sendable(reply), default=str))
+        told = {name: reply[name] for name in _REPLIED if name in reply}
+        self.queue.end(fitting(json.dumps(sendable(told), default=str).encode()).decode())
         return reply
 
     async def _run(self, ordinal: int, request: dict[str, Any], run: Run) -> dict[str, Any]:
@@ -211,7 +211,8 @@ class Runtime:
     def _exit_code(self, code: object) -> int:
         """What a process would exit with; a text goes to standard error, as Python does it."""
         if code is None or isinstance(code, int):
-            return int(code or 0)
+            number = int(code or 0)
+            return number if -_MAX_EXIT_CODE <= number < _MAX_EXIT_CODE else -1
         self.stderr.write(f"{code}\n")
         return 1
 
@@ -315,21 +316,6 @@ def message_type_of(frames: list[Any]) -> str:
     header = frames.index(_DELIMITER) + 2
     message_type: str = json.loads(bytes(frames[header]))["msg_type"]
     return message_type
-
-
-def sendable(value: Any) -> Any:
-    """Give a message that can be sent: long texts cut, halves of characters written out."""
-    if isinstance(value, dict):
-        return {key: sendable(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [sendable(part) for part in value[:_MAX_CUT_PARTS]]
-    if isinstance(value, str):
-        left_out = len(value) - _MAX_CUT_CHARACTERS
-        if left_out > 0:
-            value = value[:_MAX_CUT_CHARACTERS]
-            value += f"\n[... {left_out:,} more characters are left out]"
-        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
-    return value
 
 
 def _is_suspended(task: asyncio.Task[Any]) -> bool:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from taskweaver_ext.ces.execution.artifacts import ArtifactStore
+from taskweaver_ext.ces.execution.artifacts import INCOMPLETE, ArtifactStore
 from taskweaver_ext.ces.execution.events import (
     ArtifactProduced,
     DisplayProduced,
@@ -33,19 +33,25 @@ from taskweaver_ext.ces.execution.results import (
     ExecutionStatus,
     KernelDeath,
     Notice,
-    Usage,
 )
 from taskweaver_ext.ces.inside.kernel.plugin_api import ARTIFACT_MIME, LOG_MIME, STATUS_MIME
+from taskweaver_ext.ces.kernels.client.checked_fields import CheckedFields
+from taskweaver_ext.ces.kernels.client.host import ExecutionReply, InputWanted
 from taskweaver_ext.text.redaction import Redactor
 from taskweaver_ext.text.terminal import strip_terminal
 from taskweaver_ext.text.truncation import shorten_middle
 
-_MAX_DISPLAY_CHARACTERS = 32 << 20
+_MAX_DISPLAY_CHARACTERS = 24 << 20
 _MAX_TEXT_CHARACTERS = 1 << 20
+_MAX_DISPLAYS = 10_000
 _MAX_LOG_RECORDS = 10_000
 _MAX_LOG_CHARACTERS = 32 << 20
 _MAX_ARTIFACTS = 10_000
 _MAX_PATH_CHARACTERS = 500
+_MAX_NAME_CHARACTERS = 1000
+_VALUE_CHARACTERS = 64
+"""What a value takes beside its text, in characters."""
+_SENDER = "A kernel"
 
 END_OF_INPUT = "\x04"
 """An answer that makes `input()` raise EOFError in the kernel."""
@@ -81,67 +87,76 @@ class Execution(RecordedRun):
         self._artifacts = artifacts
         self._on_input = options.on_input
         self._display_characters = 0
+        self._displays: dict[str, list[Display]] = {}
         self._log_characters = 0
         self._artifact_count = 0
         self._traceback = ""
 
     def receive_message(self, message_type: str, content: dict[str, Any]) -> None:
-        """Take what the code published."""
-        if self._redactor is not None and message_type not in ("stream", "error"):
-            content = mask_message(self._redactor, content, kept=ARTIFACT_MIME)
-        if message_type in ("display_data", "execute_result"):
-            self._receive_display(content, is_result=message_type == "execute_result")
-        elif message_type == "update_display_data":
-            self._update_display(content)
-        elif message_type == "clear_output":
-            self.say(OutputCleared(execution_id=self.id, wait=bool(content.get("wait"))))
-        elif message_type == "error":
-            self._traceback = self._masked(strip_terminal("\n".join(content.get("traceback", ()))))
-        elif message_type == "stream" and content.get("name") in ("stdout", "stderr"):
-            self.receive_output(
-                content["name"], content["text"].encode("utf-8", "backslashreplace")
-            )
+        """Take what the code published.
 
-    def _receive_display(self, content: dict[str, Any], *, is_result: bool) -> None:
+        Raises:
+            ProtocolError: It is not as kernels make messages, whatever the code.
+            AttributeError, KeyError, OSError, TypeError, ValueError: It cannot be used.
+        """
         if self.has_too_much_output:
             return
-        bundle = content.get("data", {})
+        if self._redactor is not None and message_type not in ("stream", "error"):
+            content = mask_message(self._redactor, content, kept=ARTIFACT_MIME)
+        fields = CheckedFields(content, _SENDER)
+        if message_type in ("display_data", "execute_result"):
+            self._receive_display(fields, is_result=message_type == "execute_result")
+        elif message_type == "update_display_data":
+            self._update_display(fields)
+        elif message_type == "clear_output":
+            self._tell(OutputCleared(execution_id=self.id, wait=fields.value("wait") is True))
+        elif message_type == "error":
+            traceback = "\n".join(fields.texts("traceback"))
+            self._traceback = self._masked(strip_terminal(traceback))
+        elif message_type == "stream":
+            is_error = fields.text("name") == "stderr"
+            data = fields.text("text").encode("utf-8", "backslashreplace")
+            self.receive_output("stderr" if is_error else "stdout", data)
+
+    def _tell(self, event: ExecutionEvent, characters: int = 0) -> None:
+        """Queue what the code published; it counts towards what the code may write."""
+        self._sink.count_elsewhere(characters + _VALUE_CHARACTERS)
+        self.say(event, characters)
+
+    def _receive_display(self, fields: CheckedFields, *, is_result: bool) -> None:
+        bundle = fields.mapping("data")
         if LOG_MIME in bundle:
-            self._receive_log(bundle[LOG_MIME])
+            self._receive_log(_object(bundle[LOG_MIME]))
         elif ARTIFACT_MIME in bundle:
-            self._receive_artifact(bundle[ARTIFACT_MIME])
+            self._receive_artifact(_object(bundle[ARTIFACT_MIME]))
         elif STATUS_MIME in bundle:
-            report = bundle[STATUS_MIME]
+            report = _object(bundle[STATUS_MIME])
             event = StatusReported(execution_id=self.id, report=report)
-            self.say(event, _characters_in(report))
+            self._tell(event, _characters_in(report))
         else:
-            self._keep_display(content, bundle, is_result=is_result)
+            self._keep_display(fields, bundle, is_result=is_result)
 
     def _keep_display(
-        self, content: dict[str, Any], bundle: dict[str, Any], *, is_result: bool
+        self, fields: CheckedFields, bundle: dict[str, Any], *, is_result: bool
     ) -> None:
         display = Display(
             bundle=bundle,
-            metadata=content.get("metadata", {}),
-            display_id=content.get("transient", {}).get("display_id"),
+            metadata=fields.mapping("metadata"),
+            display_id=_display_id(fields),
             is_result=is_result,
         )
         if is_result:
             self.result.output = self._bounded(str(bundle.get("text/plain", "")))
-        number = self._artifact_count + 1
-        for artifact in self._artifacts.save_images(self.id, number, bundle):
-            self._sink.count_elsewhere(len(bundle[artifact.mime_type]))
-            self._add_artifact(artifact)
-        characters = _characters_in(bundle)
-        self._display_characters += characters
-        if self._display_characters <= _MAX_DISPLAY_CHARACTERS:
+        if self._artifact_count < _MAX_ARTIFACTS:
+            number = self._artifact_count + 1
+            for artifact in self._artifacts.save_images(self.id, number, bundle):
+                self._add_artifact(artifact)
+        characters = _characters_in([bundle, display.metadata])
+        if self._has_room_for(characters, displays=1):
             self.result.displays.append(display)
-        else:
-            self._note_cut(
-                "More was displayed than a result holds; the rest was shown but is not in"
-                " result.displays (images are saved as artifacts)."
-            )
-        self.say(
+            if display.display_id is not None:
+                self._displays.setdefault(display.display_id, []).append(display)
+        self._tell(
             DisplayProduced(
                 execution_id=self.id,
                 bundle=bundle,
@@ -152,21 +167,39 @@ class Execution(RecordedRun):
             characters,
         )
 
-    def _update_display(self, content: dict[str, Any]) -> None:
-        display_id = str(content.get("transient", {}).get("display_id", ""))
-        bundle, metadata = content.get("data", {}), content.get("metadata", {})
-        for display in self.result.displays:
-            if display.display_id == display_id:
+    def _has_room_for(self, characters: int, displays: int = 0) -> bool:
+        """Count what a result is to hold more of (or less, below zero), if it can."""
+        has_room = (
+            self._display_characters + characters <= _MAX_DISPLAY_CHARACTERS
+            and len(self.result.displays) + displays <= _MAX_DISPLAYS
+        )
+        if has_room:
+            self._display_characters += characters
+        else:
+            self._note_cut(
+                "More was displayed than a result holds; the rest was shown but is not in"
+                " result.displays (images are saved as artifacts)."
+            )
+        return has_room
+
+    def _update_display(self, fields: CheckedFields) -> None:
+        display_id = _display_id(fields) or ""
+        bundle, metadata = fields.mapping("data"), fields.mapping("metadata")
+        characters = _characters_in([bundle, metadata])
+        for display in self._displays.get(display_id, ()):
+            before = _characters_in([display.bundle, display.metadata])
+            if self._has_room_for(characters - before):
                 display.bundle, display.metadata = bundle, metadata
-        self.say(
+        self._tell(
             DisplayUpdated(
                 execution_id=self.id, display_id=display_id, bundle=bundle, metadata=metadata
             ),
-            _characters_in(bundle),
+            characters,
         )
 
     def _receive_log(self, record: dict[str, Any]) -> None:
-        level, tag, message = (str(record.get(key, "")) for key in ("level", "tag", "message"))
+        level, tag = (str(record.get(key, ""))[:_MAX_NAME_CHARACTERS] for key in ("level", "tag"))
+        message = str(record.get("message", ""))
         count, self._log_characters = len(self.result.log), self._log_characters + len(message)
         if count < _MAX_LOG_RECORDS and self._log_characters <= _MAX_LOG_CHARACTERS:
             self.result.log.append((level, tag, message))
@@ -175,12 +208,18 @@ class Execution(RecordedRun):
                 f"Only the first {count:,} log records are in result.log; all were shown."
             )
         event = LogRecorded(execution_id=self.id, level=level, tag=tag, message=message)
-        self.say(event, len(message))
+        self._tell(event, len(message))
 
     def _receive_artifact(self, announcement: dict[str, Any]) -> None:
         if self._redactor is not None:
             announcement = mask_announcement(self._redactor, announcement)
+        if "content" in announcement and self._artifact_count >= _MAX_ARTIFACTS:
+            self._note_cut(f"Only {_MAX_ARTIFACTS:,} files of an execution are kept.")
+            return
+        self._sink.count_elsewhere(len(str(announcement.get("content", ""))))
         artifact = self._artifacts.accept(announcement)
+        if artifact == INCOMPLETE:
+            return
         if artifact is None:
             path = str(announcement.get("path", announcement.get("name")))[:_MAX_PATH_CHARACTERS]
             self.add_notice(
@@ -191,7 +230,6 @@ class Execution(RecordedRun):
                 )
             )
             return
-        self._sink.count_elsewhere(len(str(announcement.get("content", ""))))
         self._add_artifact(artifact)
 
     def _add_artifact(self, artifact: ExecutionArtifact) -> None:
@@ -205,7 +243,7 @@ class Execution(RecordedRun):
                 f"Only the first {_MAX_ARTIFACTS:,} artifacts are in result.artifact;"
                 " all were shown."
             )
-        self.say(ArtifactProduced(execution_id=self.id, artifact=artifact))
+        self._tell(ArtifactProduced(execution_id=self.id, artifact=artifact))
 
     def _bounded(self, text: str) -> str:
         """A text of the result; one that is too long loses its middle, which is noted."""
@@ -220,25 +258,21 @@ class Execution(RecordedRun):
         """It was cancelled before the kernel had its code."""
         self.end(ExecutionStatus.CANCELLED, "The code was interrupted before it began.")
 
-    def end_with_reply(self, reply: dict[str, Any]) -> None:
+    def end_with_reply(self, reply: ExecutionReply) -> None:
         """The code ran to its end, or raised."""
         result = self.result
-        result.exit_code = reply.get("exit_code")
-        usage = reply.get("usage", {})
-        result.usage = Usage(
-            peak_memory_bytes=usage.get("peak_memory_bytes"), cpu_seconds=usage.get("cpu_seconds")
-        )
-        if reply.get("status") == "ok" or result.exit_code == 0:
+        result.exit_code, result.usage = reply.exit_code, reply.usage
+        if reply.is_ok or result.exit_code == 0:
             if self._traceback:  # of something that failed beside the code, such as a callback
                 self.receive_output("stderr", f"{self._traceback}\n".encode())
             self.end(ExecutionStatus.SUCCESS, None)
         elif result.exit_code is not None:
-            self.end(ExecutionStatus.ERROR, f"SystemExit: {reply.get('evalue', '')}")
+            self.end(ExecutionStatus.ERROR, f"SystemExit: {reply.error_text}")
         else:
-            traceback = self._bounded(self._traceback) or strip_terminal(
-                "\n".join(reply.get("traceback", ()))
+            traceback = self._bounded(self._traceback) or self._bounded(
+                strip_terminal("\n".join(reply.traceback))
             )
-            named = f"{reply.get('ename', 'unknown error')}: {reply.get('evalue', '')}"
+            named = f"{reply.error_name or 'unknown error'}: {reply.error_text}"
             self.end(ExecutionStatus.ERROR, traceback or named.removesuffix(": "))
 
     def end_with_death(self, death: KernelDeath, status: ExecutionStatus, error: str) -> None:
@@ -253,6 +287,16 @@ class Execution(RecordedRun):
         while not self._delivery.is_drained and time.monotonic() < deadline:
             self._delivery.receive(max(0.0, deadline - time.monotonic()))
         return self.is_finished
+
+    def ask(self, number: int, question: InputWanted) -> None:
+        """Queue a question of the code."""
+        event = InputRequested(
+            execution_id=self.id,
+            number=number,
+            prompt=question.prompt,
+            password=question.password,
+        )
+        self.say(event, len(question.prompt))
 
     def _before_event(self, event: ExecutionEvent) -> None:
         if isinstance(event, InputRequested):
@@ -279,9 +323,24 @@ class Execution(RecordedRun):
 
 
 def _characters_in(value: object) -> int:
-    """How much text is in a display, at whatever depth."""
+    """How much a display takes, at whatever depth, in characters."""
+    inside = 0
     if isinstance(value, dict):
-        return sum(map(_characters_in, value.values()))
-    if isinstance(value, list):
-        return sum(map(_characters_in, value))
-    return len(value) if isinstance(value, str) else 8
+        inside = sum(map(len, value)) + sum(map(_characters_in, value.values()))
+    elif isinstance(value, list):
+        inside = sum(map(_characters_in, value))
+    elif isinstance(value, str):
+        inside = len(value)
+    return inside + _VALUE_CHARACTERS
+
+
+def _object(value: object) -> dict[str, Any]:
+    """What only our own code publishes, but any code can."""
+    if not isinstance(value, dict):
+        raise ValueError("it is no object")
+    return value
+
+
+def _display_id(fields: CheckedFields) -> str | None:
+    display_id = fields.fields("transient").value("display_id")
+    return None if display_id is None else str(display_id)[:_MAX_NAME_CHARACTERS]

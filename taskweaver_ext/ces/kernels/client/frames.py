@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import struct
 import sys
 from array import array
@@ -10,19 +12,25 @@ from collections.abc import Iterator
 from typing import Any
 
 from taskweaver_ext.ces.execution.output_runs import STREAMS, OutputRuns
+from taskweaver_ext.ces.execution.results import Usage
+from taskweaver_ext.ces.inside.kernel.message_cost import MAX_COST, MAX_MESSAGE_BYTES, message_cost
 from taskweaver_ext.ces.inside.kernel.wire import (
     ENDED,
     HEADER,
     HELLO,
+    MAX_RUNS_BYTES,
     MESSAGE,
+    PIPES,
     RUN_COUNT,
     RUN_LENGTH,
     RUNS,
     STDERR,
     STDOUT,
 )
+from taskweaver_ext.ces.kernels.client.checked_fields import CheckedFields
 from taskweaver_ext.ces.kernels.client.host import (
     ExecutionEnded,
+    ExecutionReply,
     InputWanted,
     MessageReceived,
     OutputReceived,
@@ -33,8 +41,21 @@ from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.text.truncation import incomplete_bytes
 
 _LONGEST_CHARACTER = 4
-_MAX_FRAME_BYTES = 1 << 28
-"""No honest frame is larger; a kernel that lies must not fill our memory."""
+_MESSAGE_TYPE = re.compile(rb"([A-Za-z0-9_.-]{1,100})\n")
+_MAX_TYPE_BYTES = 101
+_HALF_CHARACTER = re.compile(rb"\\u[dD]")
+_SENDER = "A kernel"
+
+_MAX_BYTES = {
+    STDOUT: (1 << 32) - 1,  # it is not kept until it is complete
+    STDERR: (1 << 32) - 1,
+    MESSAGE: _MAX_TYPE_BYTES + MAX_MESSAGE_BYTES,
+    ENDED: MAX_MESSAGE_BYTES,
+    HELLO: 1 << 16,
+    PIPES: 0,
+    RUNS: MAX_RUNS_BYTES,
+}
+"""How large a frame of each kind is at most; a kernel that lies must not fill our memory."""
 
 
 class FrameReader:
@@ -45,9 +66,9 @@ class FrameReader:
     """
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._unread = bytearray()
         self._needed = 1
+        """How many bytes there must be before anything can be said."""
         self._kind = STDOUT
         self._ordinal = 0
         self._output_left = 0
@@ -55,11 +76,13 @@ class FrameReader:
 
     def feed(self, data: bytes) -> Iterator[Received]:
         """Read the next bytes and yield what they say; runs of one stream as one."""
-        self._parts.append(data)
-        self._size += len(data)
-        if self._size < self._needed:
-            return
-        buffer = b"".join(self._parts)  # the same object if there is one part only
+        if self._unread or len(data) < self._needed:
+            self._unread += data
+            if len(self._unread) < self._needed:
+                return
+            data = bytes(self._unread)
+            self._unread = bytearray()
+        buffer = data
         view = memoryview(buffer)
         position, end = 0, len(buffer)
         run: list[memoryview] = []
@@ -72,8 +95,8 @@ class FrameReader:
                 self._needed = end - position + 1
                 break
             kind, ordinal, size = HEADER.unpack_from(buffer, position)
-            if size > _MAX_FRAME_BYTES:
-                raise ProtocolError(f"A kernel announced a message of {size:,} bytes.")
+            if size > _MAX_BYTES.get(kind, -1):
+                raise ProtocolError(f"A kernel announced a message of {size:,} bytes, kind {kind}.")
             is_output = kind <= STDERR
             if not is_output and end - position - HEADER.size < size:
                 self._needed = HEADER.size + size
@@ -86,11 +109,10 @@ class FrameReader:
             if is_output:
                 self._output_left = size
             else:
-                yield from _message(kind, ordinal, buffer[position : position + size])
+                yield from _message(kind, ordinal, view[position : position + size])
                 position += size
         yield from self._output(run)
-        self._parts = [buffer[position:]] if position < end else []
-        self._size = end - position
+        self._unread += view[position:]
 
     def _size_of_output(self, buffer: bytes, position: int) -> int:
         """How much of the output that is coming can be given: no part of a character."""
@@ -106,20 +128,39 @@ class FrameReader:
             yield OutputReceived(self._ordinal, STREAMS[self._kind], data)
 
 
-def _message(kind: int, ordinal: int, payload: bytes) -> Iterator[Received]:
+def _message(kind: int, ordinal: int, payload: memoryview) -> Iterator[Received]:
     if kind == MESSAGE:
-        message_type, _, content = payload.partition(b"\n")
-        message = _parsed(content)
-        if message_type == b"input_request":
-            yield InputWanted(str(message.get("prompt", "")), bool(message.get("password")))
+        found = _MESSAGE_TYPE.match(payload)
+        if found is None:
+            raise ProtocolError("A kernel sent a message of a type that is none.")
+        message_type = found[1].decode()
+        message = _parsed(payload[found.end() :])
+        if message_type == "input_request":
+            fields = CheckedFields(message, _SENDER)
+            yield InputWanted(fields.text("prompt", ""), fields.value("password") is True)
         else:
-            yield MessageReceived(ordinal, message_type.decode("utf-8", "replace"), message)
+            yield MessageReceived(ordinal, message_type, message)
     elif kind == ENDED:
-        yield ExecutionEnded(ordinal, _parsed(payload))
+        yield ExecutionEnded(ordinal, _reply(CheckedFields(_parsed(payload), _SENDER)))
     elif kind == RUNS:
-        yield RunsReceived(ordinal, _runs(payload))
+        yield RunsReceived(ordinal, _runs(bytes(payload)))
     elif kind == HELLO:
         yield MessageReceived(ordinal, "hello", _parsed(payload))
+
+
+def _reply(reply: CheckedFields) -> ExecutionReply:
+    usage = reply.fields("usage")
+    return ExecutionReply(
+        is_ok=reply.text("status") == "ok",
+        exit_code=reply.whole_number("exit_code"),
+        usage=Usage(
+            peak_memory_bytes=usage.whole_number("peak_memory_bytes"),
+            cpu_seconds=usage.amount("cpu_seconds"),
+        ),
+        error_name=reply.text("ename", ""),
+        error_text=reply.text("evalue", ""),
+        traceback=tuple(reply.texts("traceback")),
+    )
 
 
 def _runs(payload: bytes) -> OutputRuns:
@@ -137,11 +178,36 @@ def _runs(payload: bytes) -> OutputRuns:
     return OutputRuns(lengths, (payload[table_end:stdout_end], payload[stdout_end:]))
 
 
-def _parsed(content: bytes) -> dict[str, Any]:
+def _parsed(payload: memoryview) -> dict[str, Any]:
+    content = bytes(payload)
+    if message_cost(content) > MAX_COST:
+        raise ProtocolError("A kernel sent a message that takes too much memory to be read.")
     try:
-        message = json.loads(content)
+        message = json.loads(content.decode(), parse_constant=_refuse, parse_float=_finite)
+        if _HALF_CHARACTER.search(content):
+            message = _with_whole_characters(message)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"A kernel sent a message that is no JSON: {error}.") from error
     if not isinstance(message, dict):
         raise ProtocolError("A kernel sent a message that is no JSON object.")
     return message
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _with_whole_characters(value: Any) -> Any:  # noqa: ANN401 - whatever JSON it is
+    """Write out halves of characters, which cannot be encoded by those who pass a text on."""
+    if isinstance(value, dict):
+        return {_with_whole_characters(k): _with_whole_characters(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_with_whole_characters(part) for part in value]
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value

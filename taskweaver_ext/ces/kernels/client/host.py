@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 from taskweaver_ext.ces import inside
 from taskweaver_ext.ces.execution.output_runs import OutputRuns
-from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath, StreamName
+from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath, StreamName, Usage
 from taskweaver_ext.ces.programs.site import ProgramSite
 
 RUNTIME_FOLDER = Path(next(iter(inside.__path__)))
@@ -69,12 +69,25 @@ class InputWanted:
     password: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionReply:
+    """How code ended, by its kernel's account."""
+
+    is_ok: bool
+    exit_code: int | None = None
+    """What it gave to `sys.exit`, if that is how it ended."""
+    usage: Usage = field(default_factory=Usage)
+    error_name: str = ""
+    error_text: str = ""
+    traceback: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutionEnded:
     """The reply to an execution: nothing but late output follows."""
 
     ordinal: int
-    reply: dict[str, Any]
+    reply: ExecutionReply
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
 
 import zmq
 
@@ -14,13 +14,14 @@ from taskweaver_ext.ces.execution.results import HostNotice
 from taskweaver_ext.ces.kernels.client.host import (
     ExecuteRequest,
     ExecutionEnded,
+    ExecutionReply,
     KernelGone,
     Received,
 )
 from taskweaver_ext.ces.kernels.client.wire import WireConnection
 
-LimitsMet: TypeAlias = Callable[[Mapping[str, Any]], Iterable[str]]
-"""Says which limits were met since it was asked last, given the reply to an execution."""
+LimitsMet: TypeAlias = Callable[[ExecutionReply | None], Iterable[str]]
+"""Says which limits were met since it was asked last, given the reply to what has ended."""
 
 
 class NotifyingConnection(WireConnection):
@@ -52,6 +53,7 @@ class NotifyingConnection(WireConnection):
         self._limits_met = limits_met
         self._notices: deque[HostNotice] = deque()
         self._is_running = False
+        self._awaited_ordinal = 0
 
     @property
     def is_running(self) -> bool:
@@ -73,8 +75,9 @@ class NotifyingConnection(WireConnection):
 
     def execute(self, request: ExecuteRequest) -> None:
         """Send a request; it hears what happened while nothing ran."""
-        self._limits_met({})  # what others met before is not its doing
+        self._limits_met(None)  # what others met before is not its doing
         self._is_running = "command" not in request.metadata
+        self._awaited_ordinal = request.ordinal
         super().execute(request)
         if self._notices:
             self.wake()
@@ -82,7 +85,7 @@ class NotifyingConnection(WireConnection):
     def receive(self, timeout: float | None) -> Iterator[Received]:
         """As the base does, with notices in their place."""
         for received in super().receive(timeout):
-            if isinstance(received, ExecutionEnded):
+            if isinstance(received, ExecutionEnded) and self._is_awaited(received):
                 for message in self._limits_met(received.reply):
                     self._notices.append(HostNotice("limit", message))
                 if self._is_running:
@@ -93,6 +96,13 @@ class NotifyingConnection(WireConnection):
             yield received
         if self._is_running:
             yield from self._drain_notices()
+
+    def _is_awaited(self, ended: ExecutionEnded) -> bool:
+        """Whether this is the end of what runs: code may forge any number of others."""
+        is_awaited = ended.ordinal == self._awaited_ordinal
+        if is_awaited:
+            self._awaited_ordinal = 0
+        return is_awaited
 
     def _drain_notices(self) -> Iterator[HostNotice]:
         with contextlib.suppress(IndexError):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, TypeAlias, assert_never
 
-from taskweaver_ext.ces.execution.events import InputRequested, InputSettled, StatusChanged
+from taskweaver_ext.ces.execution.events import InputSettled, StatusChanged
 from taskweaver_ext.ces.execution.results import (
     ExecutionId,
     ExecutionStatus,
@@ -33,6 +33,7 @@ from taskweaver_ext.ces.kernels.client.host import (
     RunsReceived,
 )
 from taskweaver_ext.errors import ProtocolError
+from taskweaver_ext.text.json_depth import is_nested_deeper
 
 GRACE_SECONDS = 2.0
 """How long interrupted code may take to end before its kernel is killed."""
@@ -44,6 +45,9 @@ START_SECONDS = 1.0
 """How long an interrupt waits for the word that the code has started."""
 
 _REMEMBERED_EXECUTIONS = 10_000
+_MAX_VOID_QUESTIONS = 100
+_MAX_DEPTH = 200
+"""Of what a message holds: whatever passes it on calls itself for every level."""
 
 OnLateOutput: TypeAlias = Callable[[ExecutionId, StreamName, bytes], None]
 StopReason: TypeAlias = Literal["timeout", "cancelled", "output_limit", "stopped"]
@@ -87,6 +91,7 @@ class KernelReader:
         self._has_killed = False
         self._asked_at: float | None = None
         self._question = 0
+        self._void_questions = 0
         self._has_started = False
         self._started_by = _NEVER
         self._stop_at = _NEVER
@@ -165,6 +170,7 @@ class KernelReader:
         self._stop_reason = None
         self._kill_at = _NEVER
         self._asked_at = None
+        self._void_questions = 0
         self._has_started = False
         self._started_by = time.monotonic() + START_SECONDS
         timeout = execution.timeout
@@ -210,6 +216,8 @@ class KernelReader:
             self._code_has_started()
             return
         try:
+            if is_nested_deeper(message.content, _MAX_DEPTH):
+                raise ValueError(f"it is nested more than {_MAX_DEPTH} levels deep")
             execution.receive_message(message.message_type, message.content)
         except (AttributeError, KeyError, TypeError, ValueError, OSError) as error:
             # It comes from code, which may say anything; a disk may be full.
@@ -217,6 +225,8 @@ class KernelReader:
             execution.add_notice(Notice(kind="host", message=text))
 
     def _running_as(self, ordinal: int) -> Execution | None:
+        if ordinal > self._ordinal:
+            raise ProtocolError("A kernel spoke of an execution that it was not asked for.")
         return self._running if ordinal == self._ordinal else None
 
     def _receive_output(self, received: OutputReceived) -> None:
@@ -239,7 +249,7 @@ class KernelReader:
             return
         if execution.has_too_much_output and self._stop_reason is None:
             self._stop_reason = "output_limit"
-        was_too_late = self._stop_reason == "cancelled" and ended.reply.get("status") == "ok"
+        was_too_late = self._stop_reason == "cancelled" and ended.reply.is_ok
         if self._stop_reason is None or was_too_late:
             execution.end_with_reply(ended.reply)
             self._forget_running()
@@ -251,27 +261,28 @@ class KernelReader:
             self._running.receive_notice(notice)
 
     def _ask(self, question: InputWanted) -> None:
-        if self._running is not None:
-            self._asked_at = time.monotonic()
-            self._question += 1
-            self._running.say(
-                InputRequested(
-                    execution_id=self._running.id,
-                    number=self._question,
-                    prompt=question.prompt,
-                    password=question.password,
-                )
-            )
+        if self._running is None:
+            return
+        if not self._running.allow_stdin:
+            raise ProtocolError("A kernel asked a question although nobody answers any.")
+        if self._asked_at is not None:  # the code does not wait for the answer any more
+            self._void_questions += 1
+            self._settle_question("cancelled")
+        if self._void_questions > _MAX_VOID_QUESTIONS:
+            raise ProtocolError("A kernel asked one question after another without waiting.")
+        self._asked_at = time.monotonic()
+        self._question += 1
+        self._running.ask(self._question, question)
 
     def _answer(self, execution: Execution, question: int, text: str) -> None:
         is_meant = execution is self._running and question == self._question
         if is_meant and self._asked_at is not None:
-            self._interrupt_at += time.monotonic() - self._asked_at  # the clock stood still
             self._settle_question("answered")
             self._connection.answer(text)
 
     def _settle_question(self, outcome: Literal["answered", "cancelled"]) -> None:
         if self._asked_at is not None and self._running is not None:
+            self._interrupt_at += time.monotonic() - self._asked_at  # the clock stood still
             self._asked_at = None
             self._running.say(InputSettled(execution_id=self._running.id, outcome=outcome))
 

@@ -48,6 +48,11 @@ _RECEIVE_BYTES = 1 << 18
 _MAX_PIPE_BYTES = 1 << 20
 _MAX_PASSED_DESCRIPTORS = 16
 _MAX_KEPT_PIPES = 64
+_MAX_REST_BYTES = 1 << 23
+"""What a socket holds of a kernel that is gone is less; a child that writes on is not heard out."""
+_MAX_REPLY_BYTES = 1 << 20
+_MAX_REPLIES = 16
+"""Replies come on the side socket: what else a kernel sends us takes no more room than this."""
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_MAX_PASSED_DESCRIPTORS * array("i").itemsize)
 
 
@@ -146,6 +151,7 @@ class WireConnection:
         self._frames = FrameReader()
         self._pipes: dict[int, list[int]] = {}
         self._latest_ordinal = 0
+        self._received_bytes = 0
         self._is_lost = False
         self._is_gone = False
 
@@ -162,6 +168,8 @@ class WireConnection:
         # connection that cannot be made would be tried for ever.
         channel.immediate = True
         channel.sndtimeo = _SEND_MILLISECONDS
+        channel.maxmsgsize = _MAX_REPLY_BYTES
+        channel.rcvhwm = _MAX_REPLIES
         try:
             self._attach(channel, port)
         except BaseException:
@@ -278,7 +286,7 @@ class WireConnection:
     def _drop_replies(self) -> None:
         """Replies come on the side socket; the same on the shell channel only takes room."""
         with contextlib.suppress(zmq.Again):
-            while True:
+            for _ in range(_MAX_REPLIES):
                 self._shell.recv_multipart(zmq.NOBLOCK)
 
     def _receive_from_wire(self) -> Generator[Received, None, bool]:
@@ -289,6 +297,7 @@ class WireConnection:
             return False
         except OSError:
             return True
+        self._received_bytes += len(data)
         if ancillary:
             self._keep_pipes(ancillary)
         yield from self._frames.feed(data)
@@ -326,8 +335,10 @@ class WireConnection:
 
     def _receive_the_last(self) -> Iterator[Received]:
         """The kernel is gone: give what it had said and what its children had written."""
+        until = self._received_bytes + _MAX_REST_BYTES
         while not (yield from self._receive_from_wire()) and self._has_more():
-            pass
+            if self._received_bytes > until:
+                break
         newest = next(reversed(self._pipes), 0)
         for ordinal, descriptors in self._pipes.items():
             owner = self._latest_ordinal if ordinal == newest else ordinal

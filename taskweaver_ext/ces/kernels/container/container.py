@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, assert_never
 
 from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath
+from taskweaver_ext.ces.kernels.client.host import ExecutionReply
 from taskweaver_ext.ces.kernels.client.wire import Waker
 from taskweaver_ext.ces.kernels.container.engine import (
     EngineError,
@@ -94,7 +95,7 @@ class Container:
         """How it ended; waits a moment for the engine to say so."""
         return self._monitor.death(wait_seconds)
 
-    def limits_met(self, reply: Mapping[str, Any]) -> list[str]:
+    def limits_met(self, reply: ExecutionReply | None) -> list[str]:
         """Which limits were met since this was asked last, and which an error names, in words."""
         return self._monitor.limits_met(reply)
 

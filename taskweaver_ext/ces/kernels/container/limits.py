@@ -13,8 +13,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
+from taskweaver_ext.ces.kernels.client.host import ExecutionReply
 from taskweaver_ext.ces.kernels.container.folder_watch import FolderLimit, FolderSize
 from taskweaver_ext.errors import ConfigError
 
@@ -250,10 +250,10 @@ class LimitCounter:
             for event in ("memory.oom_kill", "pids.max")
         }
 
-    def newly_met(self, reply: Mapping[str, Any]) -> list[str]:
+    def newly_met(self, reply: ExecutionReply | None = None) -> list[str]:
         """What was met since this was asked last, and what the code's error names, in words."""
         limits = self._limits
-        messages = [_limit_named_by(reply, limits)]
+        messages = [] if reply is None else [_limit_named_by(reply, limits)]
         if self._has_more("memory.oom_kill") and limits.memory_bytes is not None:
             messages.append(
                 f"The container may use {size_text(limits.memory_bytes)} of memory; a process in"
@@ -271,9 +271,9 @@ class LimitCounter:
             return self._counts[event] > before
 
 
-def _limit_named_by(reply: Mapping[str, Any], limits: ContainerLimits) -> str | None:
+def _limit_named_by(reply: ExecutionReply, limits: ContainerLimits) -> str | None:
     """What an error says about a limit, in words; None for an error of another kind."""
-    name, text = str(reply.get("ename", "")), str(reply.get("evalue", ""))
+    name, text = reply.error_name, reply.error_text
     if name == "OSError" and text.startswith(f"[Errno {errno.EFBIG}]"):
         if limits.file_bytes is not None:
             return f"A file may not grow beyond {size_text(limits.file_bytes)} in this container."

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath
+from taskweaver_ext.ces.kernels.client.host import ExecutionReply
 from taskweaver_ext.ces.kernels.client.wire import Waker
 from taskweaver_ext.ces.kernels.container.engine import Engine, EngineError, NotInEngineError
 from taskweaver_ext.ces.kernels.container.engine_events import ContainerChange
@@ -177,7 +178,7 @@ class ContainerMonitor:
         """Counts the limits that are met from now on."""
         return LimitCounter(self._limits, self.process)
 
-    def limits_met(self, reply: Mapping[str, Any]) -> list[str]:
+    def limits_met(self, reply: ExecutionReply | None) -> list[str]:
         """Which limits were met since this was asked last, and which an error names, in words."""
         return self._limit_counter.newly_met(reply)
 
@@ -228,7 +229,7 @@ class ContainerMonitor:
         self._on_event(CodeMustStop())
 
     def _report_limits_met(self) -> None:
-        for message in self._limit_counter.newly_met({}):
+        for message in self._limit_counter.newly_met():
             self._on_event(HostNotice("limit", message))
 
     def _report_end(self) -> None:

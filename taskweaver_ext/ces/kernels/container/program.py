@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, fields
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
 
 from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath
 from taskweaver_ext.ces.inside.spawner.process_tree import ProcessSeen
 from taskweaver_ext.ces.inside.spawner.started_process import ProcessEnd
+from taskweaver_ext.ces.kernels.client.checked_fields import CheckedFields
 from taskweaver_ext.ces.kernels.client.wire import Waker
 from taskweaver_ext.ces.kernels.container.limits import LimitCounter
 from taskweaver_ext.ces.kernels.container.monitor import ContainerMonitor
@@ -23,6 +23,7 @@ from taskweaver_ext.ces.kernels.container.spawner import (
     answer_seconds,
 )
 from taskweaver_ext.ces.programs.process_output import ReadEnd
+from taskweaver_ext.errors import ProtocolError
 
 _KILLED = -9
 _KILL_SECONDS = 7.0
@@ -105,7 +106,10 @@ class ContainerProgram:
     def members(self) -> list[ProcessSeen]:
         """What lives of it in the container."""
         found = self._ask("members", process=self._status.number)
-        return [_process_seen(entry) for entry in found] if isinstance(found, list) else []
+        try:
+            return [_process_seen(entry) for entry in found] if isinstance(found, list) else []
+        except ProtocolError:
+            return []  # forged: what lives there is unknown, and ends with the container
 
     def signal_members(
         self, members: Iterable[ProcessSeen], number: int, wait_seconds: float = 0.0
@@ -144,7 +148,7 @@ class ContainerProgram:
 
     def limits_met(self) -> list[str]:
         """The container's limits that were met since this was asked last."""
-        return self._limits.newly_met({})
+        return self._limits.newly_met()
 
     def _ask(self, what: str, **arguments: object) -> object:
         """Ask something that cannot fail there; None when there is no answer."""
@@ -173,25 +177,22 @@ def _mark_and_pid(started: object) -> tuple[str, int]:
     raise ValueError("what the container says about it makes no sense")
 
 
-def _process_seen(entry: Mapping[str, Any]) -> ProcessSeen:
+def _process_seen(entry: object) -> ProcessSeen:
+    fields = CheckedFields(entry, "A spawner")
     return ProcessSeen(
-        pid=int(entry["pid"]),
-        parent=int(entry["parent"]),
-        session=int(entry["session"]),
-        start_ticks=int(entry["start_ticks"]),
-        mark=str(entry["mark"]),
+        pid=fields.count("pid"),
+        parent=fields.count("parent"),
+        session=fields.count("session"),
+        start_ticks=fields.count("start_ticks"),
+        mark=fields.text("mark"),
     )
 
 
 def _process_end(answer: object, code: int | None) -> ProcessEnd:
     """What the spawner says of an end; only its code when it says nothing sensible."""
-    wanted = {entry.name for entry in fields(ProcessEnd)}
-    if not isinstance(answer, dict) or set(answer) != wanted:
+    try:
+        fields = CheckedFields(answer, "A spawner")
+        memory, seconds = fields.whole_number("peak_memory_bytes"), fields.amount("cpu_seconds")
+    except ProtocolError:
         return ProcessEnd(code)
-    memory, seconds = answer["peak_memory_bytes"], answer["cpu_seconds"]
-    return ProcessEnd(
-        code,
-        memory if isinstance(memory, int) else None,
-        seconds if isinstance(seconds, float) else None,
-        answer["was_out_of_memory"] is True,
-    )
+    return ProcessEnd(code, memory, seconds, fields.value("was_out_of_memory") is True)

@@ -23,9 +23,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from taskweaver_ext.ces.inside.spawner.spawner_channels import CONTROL, pack_frame, read_frames
+from taskweaver_ext.ces.kernels.client.checked_fields import CheckedFields
 from taskweaver_ext.ces.kernels.client.wire import WireListener
 from taskweaver_ext.ces.kernels.container.connection import connect_to_port
 from taskweaver_ext.ces.kernels.container.description import INSIDE_FOLDER, PROGRAMS_PORT
+from taskweaver_ext.errors import ProtocolError
 
 PAUSED_SECONDS = 0.5
 """How long a paused container is waited for: it may be resumed this moment."""
@@ -34,7 +36,9 @@ _CONNECT_SECONDS = 20.0
 _RETRY_SECONDS = 0.02
 _SEND_SECONDS = 10
 """A spawner that reads nothing for so long is gone."""
-_MAX_FRAME_BYTES = 1 << 24
+_MAX_FRAME_BYTES = 1 << 20
+"""What it says of some thousand processes is less."""
+_MOST = 1 << 31
 _READ_BYTES = 1 << 18
 
 
@@ -292,7 +296,7 @@ class SpawnerClient:
                 unread += data
                 for message in read_frames(unread, _MAX_FRAME_BYTES):
                     self._receive_message(message)
-        except (OSError, ValueError, TypeError, AttributeError, KeyError):
+        except (OSError, ValueError, RecursionError, ProtocolError):
             pass  # the connection broke, or what comes is not from our spawner
         with self._lock:
             self.is_lost = True
@@ -305,8 +309,11 @@ class SpawnerClient:
         self._on_lost()
 
     def _receive_message(self, message: dict[str, Any]) -> None:
+        fields = CheckedFields(message, "A spawner")
         if "ended" in message:
-            number, code = int(message["ended"]), int(message["code"])
+            number, code = fields.count("ended"), fields.whole_number("code")
+            if code is None or not -_MOST <= code < _MOST:
+                raise ValueError("no exit code")
             with self._lock:
                 status = self._processes.get(number)
                 if status is not None:
@@ -315,7 +322,7 @@ class SpawnerClient:
                 status.on_change()
             return
         with self._lock:
-            answers = self._waiting.get(int(message["id"]))
+            answers = self._waiting.pop(fields.count("id"), None)  # the first answer counts
         if answers is not None:
             answers.put(message)
 

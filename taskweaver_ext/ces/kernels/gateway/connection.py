@@ -19,6 +19,7 @@ from taskweaver_ext.ces.inside.kernel.iopub_sender import END
 from taskweaver_ext.ces.kernels.client.host import (
     ExecuteRequest,
     ExecutionEnded,
+    ExecutionReply,
     KernelGone,
     MessageReceived,
     OutputReceived,
@@ -359,4 +360,4 @@ def _refuse(request: ExecuteRequest) -> ExecutionEnded:
         f"The code has {len(request.code):,} characters; gateways take messages of at most"
         " 10 MB. Put the data into a file and read it."
     )
-    return ExecutionEnded(request.ordinal, {"status": "error", "evalue": why})
+    return ExecutionEnded(request.ordinal, ExecutionReply(is_ok=False, error_text=why))

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.ces.inside.kernel import iopub_sender
+from taskweaver_ext.ces.kernels.client.checked_fields import CheckedFields
 from taskweaver_ext.ces.kernels.client.jupyter_messages import MessageHeaders
 from taskweaver_ext.errors import ProtocolError
 
@@ -17,6 +18,7 @@ SUBPROTOCOL = "v1.kernel.websocket.jupyter.org"
 """Messages as their parts and where each begins: ten times as fast as the older form."""
 
 _MAX_ERROR_CHARACTERS = 1000
+_SENDER = "The gateway"
 
 Channel: TypeAlias = Literal["shell", "control", "stdin"]
 
@@ -158,8 +160,8 @@ def _from_object(message: Any, buffer: bytes) -> _Parts:  # noqa: ANN401 - whate
 
 
 def _checked(parts: _Parts) -> GatewayMessage | None:
-    content = _Fields(parts.content)
-    match _Fields(parts.header).text("msg_type"):
+    content = CheckedFields(parts.content, _SENDER)
+    match CheckedFields(parts.header, _SENDER).text("msg_type"):
         case iopub_sender.FRAMES:
             return FramesPiece(
                 start=content.count("start"),
@@ -169,49 +171,18 @@ def _checked(parts: _Parts) -> GatewayMessage | None:
                 ending=_ending(content.value("ending", None)),
             )
         case "status":
-            parent_id = _Fields(parts.parent_header).text("msg_id", "")
+            parent_id = CheckedFields(parts.parent_header, _SENDER).text("msg_id", "")
             return KernelStatus(content.text("execution_state"), parent_id)
         case "stream":
             is_error = content.value("name", "") == "stderr"
             return StreamText("stderr" if is_error else "stdout", content.text("text"))
         case "execute_reply":
-            parent_id = _Fields(parts.parent_header).text("msg_id", "")
+            parent_id = CheckedFields(parts.parent_header, _SENDER).text("msg_id", "")
             error = f"{content.text('ename', '')}: {content.text('evalue', '')}"
             return ExecuteReply(parent_id, content.text("status"), error[:_MAX_ERROR_CHARACTERS])
         case "shutdown_reply":
             return ShutdownReply()
     return None
-
-
-class _Fields:
-    """One part of a message, read field by field; raises ProtocolError for the wrong type."""
-
-    def __init__(self, part: object) -> None:
-        if not isinstance(part, dict):
-            raise ProtocolError("The gateway sent a message with a part that is no object.")
-        self._part = part
-
-    def value(self, name: str, default: object) -> object:
-        """Whatever a field holds."""
-        return self._part.get(name, default)
-
-    def text(self, name: str, default: str | None = None) -> str:
-        """The text in a field."""
-        value = self._part.get(name, default)
-        if not isinstance(value, str):
-            raise _wrong_field(name, "no text")
-        return value
-
-    def count(self, name: str) -> int:
-        """The number in a field: one that counts something."""
-        value = self._part.get(name)
-        if type(value) is not int or value < 0:
-            raise _wrong_field(name, "no number of bytes")
-        return value
-
-
-def _wrong_field(name: str, what: str) -> ProtocolError:
-    return ProtocolError(f"The gateway sent a message in which {name!r} is {what}.")
 
 
 def _ending(value: object) -> dict[str, int] | None:

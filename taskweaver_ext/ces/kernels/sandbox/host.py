@@ -5,14 +5,12 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import zmq
 
 from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath
-from taskweaver_ext.ces.kernels.client.host import KernelConnection, KernelSettings
+from taskweaver_ext.ces.kernels.client.host import ExecutionReply, KernelConnection, KernelSettings
 from taskweaver_ext.ces.kernels.client.notifying_connection import NotifyingConnection
 from taskweaver_ext.ces.kernels.local.host import KernelProcess, LocalKernelHost
 from taskweaver_ext.ces.kernels.local.zygote import Zygote
@@ -138,7 +136,7 @@ class SandboxedKernelHost(LocalKernelHost):
             connection.notify(HostNotice("limit", remark))
         return connection
 
-    def _limits_met(self, _reply: Mapping[str, Any]) -> list[str]:
+    def _limits_met(self, _reply: ExecutionReply | None) -> list[str]:
         return self._sandbox.describe_met(self._met)
 
     def _handle_too_much(self, message: str) -> None:

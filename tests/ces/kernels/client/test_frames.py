@@ -46,7 +46,7 @@ def _frame(kind: int, ordinal: int, text: str) -> bytes:
     if kind == MESSAGE:
         payload = b"display_data\n" + json.dumps({"text": text}).encode()
     if kind == ENDED:
-        payload = json.dumps({"text": text}).encode()
+        payload = json.dumps({"status": "error", "evalue": text}).encode()
     return HEADER.pack(kind, ordinal, len(payload)) + payload
 
 
@@ -78,7 +78,7 @@ def _as_said(received: Received) -> Said:
         case MessageReceived():
             return MESSAGE, received.ordinal, received.content["text"]
         case ExecutionEnded():
-            return ENDED, received.ordinal, received.reply["text"]
+            return ENDED, received.ordinal, received.reply.error_text
         case _:
             raise AssertionError(received)
 
@@ -158,7 +158,7 @@ def test_a_message_that_would_fill_our_memory_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "payload", [b"{", b"[" * 100_000, b"[]", b"\xff", b""], ids=lambda payload: str(payload[:5])
+    "payload", [b"{", b"[" * 50_000, b"[]", b"\xff", b""], ids=lambda payload: str(payload[:5])
 )
 @pytest.mark.parametrize("kind", [MESSAGE, ENDED, HELLO])
 def test_a_message_that_makes_no_sense_is_refused(kind: int, payload: bytes) -> None:

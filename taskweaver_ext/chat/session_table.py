@@ -1,0 +1,35 @@
+"""A list of sessions for people: what each was about, and how to call it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from taskweaver_ext.session.saved import SessionSummary
+from taskweaver_ext.text.table import aligned, byte_count, duration
+from taskweaver_ext.text.terminal import strip_terminal
+
+_HEADINGS = ("ID", "LAST USE", "ROUNDS", "SIZE", "ABOUT")
+
+
+def session_table(sessions: Sequence[SessionSummary], *, is_numbered: bool = False) -> list[str]:
+    """Return lines with the sessions, for a person to choose from if they are numbered."""
+    now = time.time()
+    rows = [_HEADINGS, *(_row(one, now) for one in sessions)]
+    if is_numbered:
+        rows = [(str(number or ""), *row) for number, row in enumerate(rows)]
+    return aligned(rows)
+
+
+def _row(session: SessionSummary, now: float) -> tuple[str, ...]:
+    about = session.title or "(nothing was asked)"
+    if session.problem:
+        about = f"(cannot be read: {session.problem})"
+    is_open = bool(session.opened_by)
+    return (
+        strip_terminal(session.session_id),
+        "open now" if is_open else f"{duration(now - session.last_used_at)} ago",
+        str(session.round_count),
+        byte_count(session.size_bytes),
+        strip_terminal(f"{about} [open in {session.opened_by}]" if is_open else about),
+    )

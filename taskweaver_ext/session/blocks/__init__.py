@@ -1,0 +1,43 @@
+"""A session read back: its events, from whatever source, as messages, cells and notices."""
+
+from taskweaver_ext.session.blocks.fold import LookAhead, fold_blocks, look_ahead, read_blocks
+from taskweaver_ext.session.blocks.outputs import MAX_OUTPUT_CHARS, OutputCollector
+from taskweaver_ext.session.blocks.types import (
+    ArtifactOutput,
+    Attached,
+    Block,
+    Cell,
+    CellStatus,
+    DisplayOutput,
+    LateText,
+    LeftOut,
+    LogOutput,
+    Message,
+    Output,
+    QuestionOutput,
+    SessionNotice,
+    TextOutput,
+)
+
+__all__ = [
+    "MAX_OUTPUT_CHARS",
+    "ArtifactOutput",
+    "Attached",
+    "Block",
+    "Cell",
+    "CellStatus",
+    "DisplayOutput",
+    "LateText",
+    "LeftOut",
+    "LogOutput",
+    "LookAhead",
+    "Message",
+    "Output",
+    "OutputCollector",
+    "QuestionOutput",
+    "SessionNotice",
+    "TextOutput",
+    "fold_blocks",
+    "look_ahead",
+    "read_blocks",
+]

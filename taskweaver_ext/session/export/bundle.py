@@ -1,0 +1,115 @@
+"""A session as one file that another machine takes back: its journal, records, displays, files.
+
+A bundle is a zip file: `bundle.json` says what it is, and beneath `session/` is what the session's
+folder holds. A session that is at work can be bundled: the journal is copied first, and records
+only grow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+from taskweaver_ext.ces.execution.events import ArtifactProduced
+from taskweaver_ext.ces.execution.files_beneath import (
+    list_files,
+    open_beneath,
+    path_parts,
+)
+from taskweaver_ext.conversation import AttachmentType
+from taskweaver_ext.errors import SessionError
+from taskweaver_ext.events.journal_lines import JOURNAL
+from taskweaver_ext.events.types import TaskWeaverEvent
+from taskweaver_ext.session.export.source import ExportSource, file_in_session
+
+FORMAT = 1
+DESCRIPTION = "bundle.json"
+CONTENT = "session"
+_RECORDS = re.compile(r"displays/[^/]+|ces/output/[^/]+|ces/artifacts/.+")
+_ROUND = re.compile(r"[^/]+_[^/]+\.json")
+_WORKING = "cwd/"
+_CHUNK_BYTES = 1024 * 1024
+
+
+def belongs_in_bundle(path: str) -> bool:
+    """Whether a file beneath a session's folder may be part of a bundle."""
+    is_own = path == JOURNAL or _ROUND.fullmatch(path) or _RECORDS.fullmatch(path)
+    return path_parts(path) is not None and bool(is_own or path.startswith(_WORKING))
+
+
+def write_bundle(
+    source: ExportSource, file: IO[bytes], *, with_files: bool = False
+) -> tuple[str, ...]:
+    """Write a bundle, and return what a person should know about it.
+
+    Raises:
+        SessionError: There is nothing of the session on the disk.
+        OSError: It cannot be written.
+    """
+    folder = source.folder.resolve()
+    listed = [name for name in sorted(list_files(folder).files) if belongs_in_bundle(name)]
+    own = [name for name in listed if not name.startswith(_WORKING)]
+    if not any(name == JOURNAL or _ROUND.fullmatch(name) for name in own):
+        raise SessionError(f"Nothing in {folder} could be taken back: there is no journal.")
+    named, elsewhere = _artifact_files(source)
+    working = [n for n in listed if n.startswith(_WORKING) and (with_files or n in named)]
+    own.sort(key=lambda name: name != JOURNAL)
+    notes = [f"not in the bundle, because it is outside of the session: {p}" for p in elsewhere]
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bundle:
+        about = {"format": FORMAT, "session_id": source.session_id, "exported_at": time.time()}
+        bundle.writestr(DESCRIPTION, json.dumps({**about, "title": source.title}))
+        for name in (*own, *working):
+            try:
+                _add(bundle, folder, name)
+            except FileNotFoundError:  # code removes its files at any time
+                notes.append(f"gone before it could be copied: {name}")
+            except PermissionError:
+                notes.append(f"not in the bundle, because it may not be read: {name}")
+    return tuple(notes)
+
+
+def _artifact_files(source: ExportSource) -> tuple[set[str], list[str]]:
+    """The files that the session's artifacts name: those in its folder, and those elsewhere."""
+    named: set[str] = set()
+    elsewhere: dict[str, None] = {}
+    for event in source.read():
+        for name in _artifact_names(event):
+            if found := file_in_session(source.folder, name):
+                named.add(found)
+            else:
+                elsewhere[name] = None
+    return named, list(elsewhere)
+
+
+def _artifact_names(event: TaskWeaverEvent) -> Iterator[str]:
+    extra: Mapping[str, object] = event.extra
+    said = extra.get("event")
+    if isinstance(said, ArtifactProduced) and said.artifact.file_name:
+        yield said.artifact.file_name
+    elif extra.get("type") is AttachmentType.artifact_paths and isinstance(extra["extra"], list):
+        yield from (name for name in extra["extra"] if isinstance(name, str))
+
+
+def _add(bundle: zipfile.ZipFile, folder: Path, name: str) -> None:
+    descriptor = open_beneath(folder, name)
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        changed = time.localtime(max(found.st_mtime, 315_619_200))[:6]  # zip knows none before 1980
+        entry = zipfile.ZipInfo(f"{CONTENT}/{name}", changed)
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        entry.external_attr = 0o100600 << 16
+        with bundle.open(entry, "w", force_zip64=True) as target:
+            _copy(file, target, found.st_size)
+
+
+def _copy(file: IO[bytes], target: IO[bytes], size: int) -> None:
+    """Copy what was there at the beginning; code may write on for ever."""
+    while size > 0 and (data := file.read(min(size, _CHUNK_BYTES))):
+        target.write(data)
+        size -= len(data)

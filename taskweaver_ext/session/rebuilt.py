@@ -1,0 +1,165 @@
+"""What a session knew, from the events that it told: an earlier process may have told them.
+
+Pure: events in, state out. Posts come from `round_new_post`, where each is exactly as the roles
+knew it. A post that never became part of the conversation, because its round failed or its
+process was killed, is to be seen in the stream and nowhere else: half a reply would confuse the
+model. Such a round is `failed`, which the model is told as of any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from taskweaver_ext.conversation import AttachmentType, Post, PostId, RoleName, Round
+from taskweaver_ext.errors import ProtocolError
+from taskweaver_ext.events.types import (
+    AnsweredExtra,
+    CodeExecExtra,
+    ContextExtra,
+    MemoryExtra,
+    NewPostExtra,
+    PostEventType,
+    QuestionExtra,
+    QuestionId,
+    RoleExtra,
+    RoundEndExtra,
+    RoundEventType,
+    RoundStartExtra,
+    SessionEventType,
+    TaskWeaverEvent,
+    UsageDict,
+)
+from taskweaver_ext.roles.base.role import USER, RoleMemory
+
+CUT_OFF = "The program ended in the middle of this round."
+
+VARIABLES_LOST = (
+    "[Note: this session was interrupted and goes on with a new Python process and a new shell. The"
+    " variables of earlier code are lost; define again what is needed. Files are still there.]"
+)
+"""Goes to the agent with the first message after a session was continued."""
+
+
+FRESH_KERNEL = (
+    "This session was continued: the variables and the shell of earlier code are lost, the"
+    " conversation and files are there. The agent is told with your next request."
+)
+"""Told to people, once `VARIABLES_LOST` is on its way."""
+
+
+@dataclass(slots=True)
+class RebuiltSession:
+    """What the events of a session come to."""
+
+    rounds: list[Round] = field(default_factory=list)
+    """All that was said and run, oldest first."""
+    known_rounds: list[Round] = field(default_factory=list)
+    """Those that the roles know."""
+    context_blocks: tuple[str, ...] = ()
+    role_memories: dict[RoleName, RoleMemory] = field(default_factory=dict)
+    usage: UsageDict | None = None
+    open_questions: dict[QuestionId, QuestionExtra] = field(default_factory=dict)
+    open_round: Round | None = None
+    """The round that was under way at the end, if one was."""
+    open_post: PostId | None = None
+    """Its post that was being written at the end, if one was."""
+    has_variables: bool = False
+    """Whether code has run since people were last told that variables are lost."""
+
+    @staticmethod
+    def of(events: Iterable[TaskWeaverEvent]) -> RebuiltSession:
+        """Rebuild a session from all of its events; `post_execution_output` is not needed."""
+        rebuilt = RebuiltSession()
+        for event in events:
+            rebuilt.receive(event)
+        return rebuilt
+
+    def receive(self, event: TaskWeaverEvent) -> None:
+        """Take the next event."""
+        match event.t:
+            case RoundEventType():
+                self._receive_of_round(event.t, event)
+            case PostEventType():
+                self._receive_of_post(event.t, event)
+            case SessionEventType():
+                self._receive_of_session(event.t, event)
+
+    def _receive_of_session(self, kind: SessionEventType, event: TaskWeaverEvent) -> None:
+        match kind:
+            case SessionEventType.session_context_update:
+                self.context_blocks = tuple(cast(ContextExtra, event.extra)["blocks"])
+            case SessionEventType.session_notice if event.msg == FRESH_KERNEL:
+                self.has_variables = False
+            case SessionEventType.session_memory_update:
+                self._receive_memory(event)
+            case SessionEventType.session_question:
+                question = cast(QuestionExtra, event.extra)
+                self.open_questions[question["question_id"]] = question
+            case SessionEventType.session_answered:
+                self.open_questions.pop(cast(AnsweredExtra, event.extra)["question_id"], None)
+            case _:
+                pass
+
+    def _receive_memory(self, event: TaskWeaverEvent) -> None:
+        details = cast(MemoryExtra, event.extra)
+        if details["role"]:
+            self.role_memories[details["role"]] = RoleMemory.from_event(event)
+            return
+        forgotten = set(details["covered_rounds"])
+        self.known_rounds = [one for one in self.known_rounds if one.id not in forgotten]
+
+    def _receive_of_round(self, kind: RoundEventType, event: TaskWeaverEvent) -> None:
+        match kind:
+            case RoundEventType.round_start:
+                self._start_round(event)
+            case RoundEventType.round_new_post:
+                self._add_post(cast(NewPostExtra, event.extra))
+            case RoundEventType.round_error if self.open_round is not None:
+                self.open_round.error = event.msg
+            case RoundEventType.round_end:
+                self._end_round(cast(RoundEndExtra, event.extra))
+            case _:
+                pass
+
+    def _start_round(self, event: TaskWeaverEvent) -> None:
+        details = cast(RoundStartExtra, event.extra)
+        started = Round.create(details["user_query"], id=event.round_id)
+        self.rounds.append(started)
+        self.open_round = started
+        if details["kind"] == "message":
+            self.known_rounds.append(started)
+            self.context_blocks = ()  # they are in the person's post now
+            self._add_post(details)
+
+    def _add_post(self, details: RoundStartExtra | NewPostExtra) -> None:
+        if self.open_round is None or "post" not in details:
+            return
+        try:
+            post = Post.from_dict(details["post"])
+        except ProtocolError:  # of a version that knows more kinds of attachments
+            return
+        self.open_round.add_post(post)
+        runs = post.get_attachment(AttachmentType.execution_status)
+        self.has_variables |= any(run.content != "NONE" for run in runs)
+
+    def _end_round(self, details: RoundEndExtra) -> None:
+        if self.open_round is not None:
+            self.open_round.change_round_state(details["state"])
+        self.usage = details.get("usage", self.usage)
+        self.open_round = self.open_post = None
+
+    def _receive_of_post(self, kind: PostEventType, event: TaskWeaverEvent) -> None:
+        match kind:
+            case PostEventType.post_start:
+                self.open_post = event.post_id
+                self.has_variables |= cast(RoleExtra, event.extra)["role"] == USER
+            case PostEventType.post_end:
+                self.open_post = None
+            case PostEventType.post_code_exec:
+                payload = cast(CodeExecExtra, event.extra).get("payload")
+                is_running = isinstance(payload, Mapping) and payload.get("status") == "exec"
+                self.has_variables |= is_running
+            case _:
+                pass
