@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-
-import click
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
@@ -18,6 +15,7 @@ from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.cli.init import find_template
 from taskweaver_ext.cli.kernel_place import UNWATCHED, say_where_code_runs
 from taskweaver_ext.cli.project_log import logging_to_project
+from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.config.settings import ApprovalMode
 from taskweaver_ext.session.session import Session
@@ -34,7 +32,7 @@ def chat_as_json(project: Path | None, kernel: str | None, resume: str | None) -
     """Do the commands on standard input until they end; return the exit code."""
     with (
         _own_streams() as (source, output),
-        _session(project, kernel, resume) as (session, signals),
+        _session(project, kernel, resume) as (session, signals, _),
         _reading(source, output) as reader,
     ):
         chat = JsonChat(session, reader, output)
@@ -56,7 +54,7 @@ def ask_as_json(
     """Have one request done and write what happens meanwhile; return the exit code."""
     with (
         _own_streams() as (source, output),
-        _session(project, kernel, resume, UNWATCHED) as (session, signals),
+        _session(project, kernel, resume, UNWATCHED) as (session, signals, sessions),
         _reading(source, output) as reader,
     ):
         session.approval.mode = approve
@@ -77,8 +75,9 @@ def ask_as_json(
         session.stop()
         was_read = writer.close(LAST_WORDS_SECONDS if signals.count else None)
         _say_failure(writer.failure)
-        if chat_round.error and not signals.count:
-            click.echo(f"error: {chat_round.error}", err=True)
+        if chat_round.state == "failed":
+            Screen().say(f"error: {chat_round.error}")
+        Screen().say(f"Continue with: {sessions.how_to_resume(session)}")
         if signals.count:
             return EXIT_INTERRUPTED
         return EXIT_DONE if was_read and chat_round.is_done else EXIT_FAILED
@@ -90,7 +89,7 @@ def _session(
     kernel: str | None,
     resume: str | None,
     defaults: Mapping[str, object] | None = None,
-) -> Iterator[tuple[Session, SignalWatch]]:
+) -> Iterator[tuple[Session, SignalWatch, ProjectSessions]]:
     arguments = {"execution_service.kernel_mode": kernel}
     with contextlib.ExitStack() as stack:
         app = stack.enter_context(TaskWeaverApp(project, arguments=arguments, defaults=defaults))
@@ -98,7 +97,8 @@ def _session(
         say_where_code_runs(app.config)
         signals = stack.enter_context(SignalWatch())
         sessions = ProjectSessions(app, find_template)
-        yield sessions.create() if resume is None else sessions.resume(resume), signals
+        session = sessions.create() if resume is None else sessions.resume(resume)
+        yield session, signals, sessions
 
 
 @contextlib.contextmanager
@@ -133,10 +133,10 @@ def _own_streams() -> Iterator[tuple[int, int]]:
             os.close(descriptor)
 
 
-def _say_failure(failure: OSError | None) -> None:
+def _say_failure(failure: Exception | None) -> None:
     """Say why our output could not be written, unless its reader has had enough."""
-    if failure is not None and failure.errno != errno.EPIPE:
-        click.echo(f"error: standard output cannot be written: {failure.strerror}", err=True)
+    if failure is not None and not isinstance(failure, BrokenPipeError):
+        Screen().say(f"error: standard output cannot be written: {failure}")
 
 
 def _end_at_once() -> None:

@@ -16,7 +16,7 @@ from taskweaver_ext.ces.execution.event_json import (
     execution_event_to_json,
 )
 from taskweaver_ext.ces.execution.events import ExecutionEvent
-from taskweaver_ext.conversation import AttachmentType
+from taskweaver_ext.conversation import AttachmentType, PostDict
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.events.types import (
     EXTRA_SHAPES,
@@ -105,9 +105,14 @@ def _extra_to_json(kind: EventType, extra: EventExtra) -> dict[str, Any]:
         values["extra"] = _plain(attachment["extra"])
     elif kind is PostEventType.post_execution_event:
         values["event"] = execution_event_to_json(cast(ExecutionEventExtra, extra)["event"])
-    elif kind is RoundEventType.round_new_post:
-        values = _plain(values)
+    elif kind is RoundEventType.round_new_post and "post" in values:
+        values["post"] = _plain_post(values["post"])
     return values
+
+
+def _plain_post(post: PostDict) -> dict[str, Any]:
+    attachments = [{**one, "extra": _plain(one.get("extra"))} for one in post["attachment_list"]]
+    return {**post, "attachment_list": attachments}
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - an attachment's extra can be anything

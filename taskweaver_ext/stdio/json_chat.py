@@ -88,7 +88,7 @@ class JsonChat:
         return is_gone or self._is_signalled or self._stop is not None
 
     @property
-    def failure(self) -> OSError | None:
+    def failure(self) -> Exception | None:
         """Why our output could not be written, if it could not."""
         return self._writer.failure
 

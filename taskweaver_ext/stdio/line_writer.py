@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from taskweaver_ext.events.types import SessionEventHandler, TaskWeaverEvent
 MAX_READ_BYTES = 256 * 1024
 MAX_WAITING_REPLIES = 1000
 """So many commands may be done ahead of a reader that does not look; then they wait for it."""
+
+_logger = logging.getLogger(__name__)
 
 
 class LineWriter(SessionEventHandler):
@@ -49,7 +52,7 @@ class LineWriter(SessionEventHandler):
         self._is_hurried = False
         self._is_ending = False
         self._written = emitter.began_after
-        self.failure: OSError | None = None
+        self.failure: Exception | None = None
         """Why nothing can be written any more."""
         self._thread = threading.Thread(target=self._run, name="taskweaver-lines", daemon=True)
         emitter.register(self)
@@ -98,7 +101,9 @@ class LineWriter(SessionEventHandler):
         try:
             while self._wait_for_news():
                 self._write_what_is_there()
-        except OSError as error:
+        except Exception as error:  # whatever it is, no thread is to wait for this one
+            if not isinstance(error, OSError):
+                _logger.exception("Events cannot be written any more")
             self.failure = error
             self.hurry()
             self._on_failure()

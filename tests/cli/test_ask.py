@@ -176,6 +176,7 @@ def test_json_is_events_on_stdout_and_nothing_else(project: Path) -> None:
     assert '"event":"session_end"' in done.stdout.splitlines()[-1]
     assert "lucky 7" in done.stdout
     assert "It is **7**." in "".join(getattr(event, "msg", "") for event in events)
+    assert "--resume" in done.stderr
     assert "secret-key" not in done.stdout + done.stderr
 
 

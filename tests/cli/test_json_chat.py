@@ -301,10 +301,10 @@ def test_a_reader_that_does_not_read_holds_back_nothing_and_loses_nothing(
     assert chat.process.stdin is not None
     assert chat.process.stdout is not None
     done = project / "done"
-    lines = 200_000  # far more than a pipe holds
+    lines = 30_000  # 30 MB: more than a pipe and the memory for events hold
     chat.send(
         command="run_code",
-        code=f"for n in range({lines}): print(n)\nopen({str(done)!r}, 'w').close()",
+        code=f"for n in range({lines}): print(str(n).zfill(999))\nopen({str(done)!r}, 'w').close()",
     )
     wait_until(done.exists)
     for number in range(5000):  # more replies than wait for a reader: these wait in the pipe
@@ -317,7 +317,7 @@ def test_a_reader_that_does_not_read_holds_back_nothing_and_loses_nothing(
     seen = [json.loads(line) for line in chat.process.stdout]
 
     output = [line for line in seen if line.get("event") == "post_execution_output"]
-    assert "".join(line["msg"] for line in output) == "".join(f"{n}\n" for n in range(lines))
+    assert "".join(line["msg"] for line in output) == "".join(f"{n:0999}\n" for n in range(lines))
     assert seen[-1]["event"] == "session_end"
     ids = [line["id"] for line in seen if "reply" in line and "id" in line]
     assert ids == sorted(ids)
@@ -370,3 +370,23 @@ def test_what_a_projects_own_code_prints_never_gets_between_the_lines(
     assert chat.process.stderr is not None
     heard = chat.process.stderr.read().decode()
     assert {"printed by a role", "written by a role", "from a child"} <= set(heard.splitlines())
+
+
+def test_a_session_goes_on_with_the_events_after_its_earlier_ones(
+    open_json_chat: OpenJsonChat,
+) -> None:
+    first = open_json_chat()
+    first.send(command="run_code", code="print(1)", id=1)
+    first.last_reply(1)
+    assert first.end() == 0
+    session_id, last = first.seen[0]["session_id"], first.seen[-1]["seq"]
+
+    second = open_json_chat("--resume", session_id)
+    second.send(command="run_code", code="print(2)", id=1)
+    second.last_reply(1)
+    assert second.end() == 0
+
+    assert second.seen[0]["session_id"] == session_id
+    numbers = [line["seq"] for line in second.seen if "event" in line]
+    assert numbers == list(range(last + 1, last + 1 + len(numbers)))
+    assert second.output() == "2\n"

@@ -17,6 +17,7 @@ from taskweaver_ext.conversation import (
     Attachment,
     AttachmentId,
     AttachmentType,
+    Post,
     PostId,
     RoundId,
 )
@@ -234,3 +235,22 @@ def test_a_line_is_json_for_every_reader() -> None:
     assert attached == {"share": "NaN", "most": ["Infinity", 1.5]}
     for line in (event_line(report), line_of(report)):
         assert json.loads(line, parse_constant=refuse)["report"] == {"share": "NaN"}
+
+
+def test_a_post_survives_whatever_a_role_has_attached() -> None:
+    odd = Attachment.create(AttachmentType.text, "kept", extra={(1, 2): "no key of JSON"})
+    post = Post.create("hello", "Odd", "User", [odd])
+    event = TaskWeaverEvent(
+        EventScope.round,
+        RoundEventType.round_new_post,
+        RoundId("r"),
+        None,
+        "",
+        {"post": post.to_dict()},
+    )
+
+    again = session_event_from_json(json.loads(event_line(event)))
+
+    rebuilt = Post.from_dict(cast(Any, again.extra)["post"])
+    assert (rebuilt.id, rebuilt.message) == (post.id, "hello")
+    assert rebuilt.attachment_list[0].content == "kept"
