@@ -91,9 +91,10 @@ class LineReader(Closeable):
     def close(self) -> None:
         """Let go of the descriptors that were made here."""
         with self._lock:
+            if not self._is_closed:
+                os.close(self._woken)
+                os.close(self.wake_descriptor)
             self._is_closed = True
-            os.close(self._woken)
-            os.close(self.wake_descriptor)
 
     def _rest(self) -> bytes | None:
         """Return a last line without an end, if there is one."""
