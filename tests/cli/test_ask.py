@@ -203,8 +203,9 @@ def test_json_comes_while_it_happens_and_ctrl_c_ends_it_in_order(project: Path) 
             env=environ(project),
         )
         assert process.stdout is not None
-        while "because it was" not in process.stdout.readline():
-            pass  # the reply goes on, and what has come of it is here
+        for line in process.stdout:
+            if "reading the model's reply" in line:
+                break  # it has begun, and does not end
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=LIMIT_SECONDS)
 
