@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -416,7 +416,11 @@ class Session:
             "user_query": chat_round.user_query,
             "post": post.to_dict(),
         }
-        with self._traces.round(self.session_id, chat_round), self._telling(chat_round, details):
+        with (
+            self._traces.round(self.session_id, chat_round),
+            self._telling(chat_round, details),
+            self._stopping_questions(),
+        ):
             self._set_context(())
             self._executor.recover()
             self._executor.start_meanwhile()
@@ -431,7 +435,7 @@ class Session:
         code = chat_round.user_query
         runs: list[CodeRun] = []
         details: RoundStartExtra = {"kind": "run", "user_query": code}
-        with self._telling(chat_round, details, raises=True):
+        with self._telling(chat_round, details, raises=True), self._stopping_questions():
             self._executor.recover()
             runs.append(self._run(chat_round, language, code, on_input))
             chat_round.change_round_state(state_after(runs[0].result.status))
@@ -511,6 +515,10 @@ class Session:
         except Exception:  # it may be a project's own, and the others are still to be closed
             _logger.exception("The role %s could not be closed", role.alias)
 
+    def _stopping_questions(self) -> AbstractContextManager[None]:
+        """Have a wish to stop the round close its questions; raises if there was one before."""
+        return self._cancellation.stopping(lambda _kill_after: self.questions.cancel())
+
     @contextmanager
     def _telling(
         self, chat_round: Round, details: RoundStartExtra, *, raises: bool = False
@@ -524,8 +532,7 @@ class Session:
         self.emitter.emit_session_event(SessionEventType.session_new_round, "New round")
         self.emitter.start_round(chat_round.id, details)
         try:
-            with self._cancellation.stopping(lambda _kill_after: self.questions.cancel()):
-                yield
+            yield
         except BaseException as error:
             is_cancelled = isinstance(error, RoundCancelledError | KeyboardInterrupt)
             chat_round.change_round_state("cancelled" if is_cancelled else "failed")
