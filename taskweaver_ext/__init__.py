@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from taskweaver_ext.errors import ModelError as ModelError
     from taskweaver_ext.errors import PluginError as PluginError
     from taskweaver_ext.errors import ProtocolError as ProtocolError
+    from taskweaver_ext.errors import RoundCancelledError as RoundCancelledError
     from taskweaver_ext.errors import SessionError as SessionError
     from taskweaver_ext.errors import TaskWeaverError as TaskWeaverError
     from taskweaver_ext.events.emitter import PostEventProxy as PostEventProxy
@@ -121,7 +122,7 @@ _NAMES_IN_MODULES = {
     "conversation": "Attachment AttachmentType Post Round",
     "errors": (
         "ConfigError KernelDiedError KernelError KernelNotReadyError KernelStartError"
-        " ModelError PluginError ProtocolError SessionError TaskWeaverError"
+        " ModelError PluginError ProtocolError RoundCancelledError SessionError TaskWeaverError"
     ),
     "events.emitter": "PostEventProxy SessionEventEmitter",
     "events.event_json": "event_from_json event_to_json",

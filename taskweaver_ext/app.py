@@ -17,11 +17,11 @@ from taskweaver_ext.ces.kernels.modes import KERNEL_MODES
 from taskweaver_ext.ces.programs.languages import language_from_settings
 from taskweaver_ext.closing import Closeable
 from taskweaver_ext.config import settings as configuration
-from taskweaver_ext.config.settings import Config, ReplyForm
+from taskweaver_ext.config.settings import Config, ReplyForm, TracingConfig
 from taskweaver_ext.errors import ConfigError, SessionError
 from taskweaver_ext.llm.chat_model import ChatModel
 from taskweaver_ext.llm.factory import create_chat_model
-from taskweaver_ext.llm.model_settings import ModelSettings
+from taskweaver_ext.llm.model_settings import ApiType, ModelSettings
 from taskweaver_ext.machine.child_environment import secret_variables
 from taskweaver_ext.machine.credentials import secret_values
 from taskweaver_ext.plugins.registry import PluginRegistry
@@ -30,6 +30,7 @@ from taskweaver_ext.session.export.import_bundle import ImportedSession, import_
 from taskweaver_ext.session.folders import remove_old_folders
 from taskweaver_ext.session.session import Session, SessionParts
 from taskweaver_ext.text.redaction import Redactor
+from taskweaver_ext.traces.traces import ModelIdentity, NoTraces, Traces
 
 NO_MODEL = """\
 No model is set. Put one of these into taskweaver_config.json and start again:
@@ -51,6 +52,13 @@ _NO_MODEL_IN_SHORT = (
     "none is set; put llm.api_key and llm.model into taskweaver_config.json, or set llm.api_type"
     " to local after: taskweaver-ext model fetch"
 )
+
+PROVIDERS_IN_TRACES: Mapping[ApiType, str] = {
+    "azure": "azure.ai.openai",
+    "azure_ad": "azure.ai.openai",
+    "google_genai": "gcp.gemini",
+}
+"""What the conventions for traces call providers, where that is another name than ours."""
 
 _logger = logging.getLogger(__name__)
 
@@ -81,6 +89,14 @@ class ModelPool:
             if alias not in self._models:
                 self._models[alias] = create_chat_model(self._settings(alias))
             return self._models[alias]
+
+    def identify(self, alias: str) -> ModelIdentity:
+        """Return which model an alias means, for those that trace."""
+        if self._override is not None:
+            return ModelIdentity("custom", self._override.name)
+        settings = self._settings(alias)
+        provider = PROVIDERS_IN_TRACES.get(settings.api_type, settings.api_type)
+        return ModelIdentity(provider, settings.model)
 
     def describe(self) -> str:
         """Return in one line which model answers, or what is to be done about it."""
@@ -172,6 +188,7 @@ class _Parts(Module):
                 for name, settings in (config.execution_service.languages or {}).items()
             },
             reply_form=self._reply_form,
+            traces=_make_traces(config.tracing, models),
         )
 
 
@@ -342,6 +359,21 @@ def _make_redactor(config: Config, plugins: PluginRegistry) -> Redactor:
         "plugins": [plugin.configurations for plugin in plugins],
     }
     return Redactor(secret_values(settings) | secret_variables(), service.redact_patterns)
+
+
+def _make_traces(settings: TracingConfig, models: ModelPool) -> Traces:
+    if not settings.enabled:
+        return NoTraces()
+    try:  # an extra, which only those that trace pay for
+        from taskweaver_ext.traces.open_telemetry import OpenTelemetryTraces
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        raise ConfigError(
+            "tracing.enabled needs the package opentelemetry-api, which is not installed: add the"
+            " extra otel (pip install 'taskweaver_ext[otel]'), or turn the setting off."
+        ) from None
+    return OpenTelemetryTraces(models.identify, has_contents=settings.contents)
 
 
 def _is_unset(settings: ModelSettings) -> bool:

@@ -182,6 +182,8 @@ def _call(ask: Ask, request: ApprovalRequest, failures: list[TaskWeaverError]) -
         return Answer("refused", decided.reason)
     if decided.code is None or decided.code == request.code:
         return Answer("approved")
+    if not decided.code.strip():
+        return Answer("refused", "All of the code was deleted before it could run.")
     return Answer("edited", decided.code)
 
 

@@ -3,6 +3,7 @@
 TaskWeaverError
 ├── ConfigError             a setting is missing or makes no sense
 ├── SessionError            unknown, started twice, or stopped
+│   └── RoundCancelledError a round was stopped; the session can go on
 ├── KernelError             the kernel failed, not the code it ran
 │   ├── KernelStartError    it never became ready
 │   │   └── KernelNotReadyError  it was started, and gone or silent before it could be used
@@ -27,6 +28,10 @@ class ConfigError(TaskWeaverError):
 
 class SessionError(TaskWeaverError):
     """The session is unknown, was started twice, or has been stopped."""
+
+
+class RoundCancelledError(SessionError):
+    """The round was stopped; the session can go on."""
 
 
 class KernelError(TaskWeaverError):

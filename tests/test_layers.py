@@ -25,9 +25,10 @@ ORDER = (
     *("ces.kernels.client", "ces.kernels.local", "ces.kernels.container"),
     *("ces.kernels.sandbox", "ces.kernels.gateway"),
     *("ces.kernels", "ces.sessions", "ces"),
-    *("tools", "conversation", "events", "llm", "streaming", "plugins", "approval"),
+    *("tools", "conversation", "events", "llm", "traces", "streaming", "plugins", "approval"),
     *("roles.base", "roles.planner", "roles.code_interpreter", "roles.echo", "roles"),
-    *("session.blocks", "session.export", "session", "app", "demo", "chat", "console", "cli"),
+    *("session.blocks", "session.export", "session", "app", "demo", "chat", "console", "stdio"),
+    "cli",
 )
 """Folders, and the modules beside them; a folder after those in it: none imports its parent."""
 

@@ -21,6 +21,7 @@ WRITES_TO_DESCRIPTORS = {
     "cli/signal_watch.py": "a fixed sentence, when nothing else works any more",
     "cli/standard_input.py": "a pipe that wakes a thread",
     "cli/main.py": "makes sure that there are streams at all",
+    "stdio/line_reader.py": "a pipe that wakes a thread",
     "ces/execution/audit.py": "a file",
     "ces/execution/output_sink.py": "files",
     "ces/kernels/client/wire.py": "a pipe that wakes a thread",

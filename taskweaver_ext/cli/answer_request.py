@@ -12,7 +12,7 @@ from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.cli.init import find_template
-from taskweaver_ext.cli.kernel_place import say_where_code_runs
+from taskweaver_ext.cli.kernel_place import UNWATCHED, say_where_code_runs
 from taskweaver_ext.cli.project_log import logging_to_project
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
@@ -28,8 +28,6 @@ from taskweaver_ext.console.terminal_settings import echo_off
 from taskweaver_ext.console.transcript import Transcript
 
 _STDERR = 2
-_DEFAULTS = {"execution_service.guard": True}
-"""Nobody watches what a model's code does here."""
 
 
 def answer_request(
@@ -46,7 +44,7 @@ def answer_request(
     answers: list[str] = []
     is_live = sys.stderr.isatty() and not variables.has_simple_terminal()
     with contextlib.ExitStack() as stack:
-        app = stack.enter_context(TaskWeaverApp(project, arguments=arguments, defaults=_DEFAULTS))
+        app = stack.enter_context(TaskWeaverApp(project, arguments=arguments, defaults=UNWATCHED))
         stack.enter_context(logging_to_project(app.config.logging, lambda: app.redactor))
         say_where_code_runs(app.config)
         signals = stack.enter_context(SignalWatch())

@@ -31,6 +31,7 @@ from taskweaver_ext.config.settings import ApprovalMode
     help="Whether shell code of the agent may run.",
 )
 @click.option("--resume", metavar="ID", help="Ask in a session that was there before.")
+@click.option("--json", "as_json", is_flag=True, help="Write what happens as JSON, a line each.")
 def command(
     request: tuple[str, ...],
     project: Path | None,
@@ -38,17 +39,23 @@ def command(
     kernel: str | None,
     approve: ApprovalMode,
     resume: str | None,
+    as_json: bool,
 ) -> int:
     """Have one request done, and exit.
 
     The answer goes to standard output; plan, code and what it prints go to
-    standard error as they come. REQUEST may be - for standard input.
+    standard error as they come. REQUEST may be - for standard input. With
+    --json, the events of the session go to standard output, and nothing else.
 
     Exit codes: 0 done, 1 the task failed, 2 misused, 130 interrupted.
     """
     text = sys.stdin.read() if request == ("-",) else " ".join(request)
     if not text.strip():
         raise click.UsageError("There is nothing to ask.")
-    from taskweaver_ext.cli.answer_request import answer_request  # `--help` does without all this
+    # `--help` does without all this.
+    if as_json:
+        from taskweaver_ext.cli.json_frontend import ask_as_json as answer_request
+    else:
+        from taskweaver_ext.cli.answer_request import answer_request
 
     return answer_request(text, project, files=files, kernel=kernel, approve=approve, resume=resume)

@@ -1,4 +1,4 @@
-"""Says where code runs, when nobody has chosen the place."""
+"""Where code runs when no setting chooses the place, and how it is guarded."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ LOCAL_BY_DEFAULT = (
     "Code runs on this machine, with your rights: no setting names a kernel mode. Checks and"
     " questions prevent accidents, not intent; --kernel sandbox and container do."
 )
+
+
+UNWATCHED = {"execution_service.guard": True}
+"""Settings by default where no person watches what a model's code does."""
 
 
 def say_where_code_runs(config: Config) -> None:

@@ -228,6 +228,19 @@ class LoggingConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TracingConfig:
+    """Whether OpenTelemetry is told what sessions do; the program's own SDK says where to."""
+
+    enabled: bool = False
+    """Needs the extra `otel`. As everywhere, OTEL_SDK_DISABLED turns the SDK off."""
+    contents: bool = field(
+        default=False,
+        metadata={"variable": "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"},
+    )
+    """Whether prompts, replies, code and its output are part of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LlmConfig:
     """What is set about models, as it was given; `llm.model_settings` makes sense of it."""
 
@@ -262,6 +275,7 @@ class Config:
     plugin: PluginConfig = field(default_factory=PluginConfig)
     workspace: WorkspaceConfig = field(default_factory=WorkspaceConfig)
     logging: LoggingConfig = field(default_factory=LoggingConfig)
+    tracing: TracingConfig = field(default_factory=TracingConfig)
 
 
 def load(

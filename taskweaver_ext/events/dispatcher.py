@@ -107,9 +107,9 @@ class EventDispatcher:
         self._is_writing = False
         self._said_by_journal: deque[TaskWeaverEvent] = deque()
         """Events that the journal emits while it writes another."""
-        self._history = EventHistory(
-            max_kept_events, max_kept_bytes, last_seq=journal.last_seq if journal else 0
-        )
+        self.began_after = journal.last_seq if journal else 0
+        """The number of the last event of earlier processes; those of this one come after it."""
+        self._history = EventHistory(max_kept_events, max_kept_bytes, last_seq=self.began_after)
         self._subscriptions: list[_Subscription] = []
         self._dispatcher: int | None = None
         self._called: _Subscription | None = None

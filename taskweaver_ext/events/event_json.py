@@ -16,7 +16,7 @@ from taskweaver_ext.ces.execution.event_json import (
     execution_event_to_json,
 )
 from taskweaver_ext.ces.execution.events import ExecutionEvent
-from taskweaver_ext.conversation import AttachmentType
+from taskweaver_ext.conversation import AttachmentType, PostDict
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.events.types import (
     EXTRA_SHAPES,
@@ -30,6 +30,7 @@ from taskweaver_ext.events.types import (
     SessionEventType,
     TaskWeaverEvent,
 )
+from taskweaver_ext.text.json_lines import json_line
 from taskweaver_ext.text.json_shapes import has_shape
 
 _SCOPES: Mapping[type[EventType], EventScope] = {
@@ -92,7 +93,7 @@ def session_event_from_json(values: Mapping[str, Any]) -> TaskWeaverEvent:
 
 def event_line(event: TaskWeaverEvent | ExecutionEvent) -> str:
     """An event as one line of JSON, plain ASCII: nothing in it can drive a terminal."""
-    return json.dumps(event_to_json(event), default=str, separators=(",", ":")) + "\n"
+    return json_line(event_to_json(event), separators=(",", ":"))
 
 
 def _extra_to_json(kind: EventType, extra: EventExtra) -> dict[str, Any]:
@@ -104,9 +105,14 @@ def _extra_to_json(kind: EventType, extra: EventExtra) -> dict[str, Any]:
         values["extra"] = _plain(attachment["extra"])
     elif kind is PostEventType.post_execution_event:
         values["event"] = execution_event_to_json(cast(ExecutionEventExtra, extra)["event"])
-    elif kind is RoundEventType.round_new_post:
-        values = _plain(values)
+    elif kind is RoundEventType.round_new_post and "post" in values:
+        values["post"] = _plain_post(values["post"])
     return values
+
+
+def _plain_post(post: PostDict) -> dict[str, Any]:
+    attachments = [{**one, "extra": _plain(one.get("extra"))} for one in post["attachment_list"]]
+    return {**post, "attachment_list": attachments}
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - an attachment's extra can be anything
@@ -115,7 +121,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - an attachment's extra can be an
         return value
     value = value.to_dict() if hasattr(value, "to_dict") else value
     try:
-        return json.loads(json.dumps(value, default=str))
+        return json.loads(json.dumps(value, default=str), parse_constant=str)
     except (TypeError, ValueError, RecursionError):
         return str(value)
 

@@ -23,6 +23,7 @@ class EventHistory:
         self._max_text_bytes = max_text_bytes
         self._kept: deque[tuple[TaskWeaverEvent, int]] = deque()
         self._text_bytes = 0
+        self._last_at = 0.0
         self.last_seq = last_seq
         """The number of the newest event, 0 before the first."""
 
@@ -37,15 +38,15 @@ class EventHistory:
         return len(self._kept) > self._max_events or self._text_bytes > self._max_text_bytes
 
     def numbered(self, event: TaskWeaverEvent) -> TaskWeaverEvent:
-        """Return `event` with the next number and the time."""
-        return replace(event, seq=self.last_seq + 1, at=time.time())
+        """Return `event` with the next number and the time, which never goes back."""
+        return replace(event, seq=self.last_seq + 1, at=max(time.time(), self._last_at))
 
     def append(self, event: TaskWeaverEvent) -> None:
         """Keep an event that has the next number."""
         size = _text_bytes(event)
         self._text_bytes += size
         self._kept.append((event, size))
-        self.last_seq = event.seq
+        self.last_seq, self._last_at = event.seq, event.at
 
     def forget(self, up_to_seq: int) -> None:
         """Drop the oldest events, down to the bounds, but none after `up_to_seq`.

@@ -1,7 +1,8 @@
 """Questions to the person: asked by an event, answered once, from any frontend.
 
 A frontend reads `session_question` events and calls `answer`; one that would rather be called
-gives a function, which runs on a thread of its own. The first answer counts.
+gives a function, which runs on a thread of its own. The first answer counts. Listeners hear of
+each question before they hear what became of it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,11 @@ CANCELLED = Answer("cancelled")
 @dataclass(slots=True, eq=False)
 class _OpenQuestion:
     details: QuestionExtra
+    is_for_readers: bool
+    """Whether only a frontend that reads events can answer it."""
     answer: Answer | None = None
+    is_told: bool = False
+    """Whether listeners know of it: until then the thread that asks says what became of it."""
     is_closed: threading.Event = field(default_factory=threading.Event)
 
 
@@ -59,16 +64,37 @@ class Questions:
     """The open questions of one session.
 
     Threads:
-        Everything is safe from any thread. `_lock` guards `_open` and each question's answer, and
+        Everything is safe from any thread. `_lock` guards all fields and each question's, and
         is not held while an event is emitted. `ask` waits until `answer` or `cancel`.
     """
 
-    def __init__(self, emitter: SessionEventEmitter) -> None:
-        self.accepts_answers = False
-        """Whether a frontend reads the events and answers, without a function to be called."""
+    def __init__(
+        self, emitter: SessionEventEmitter, is_cancelled: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Begin without a question.
+
+        Args:
+            is_cancelled: Whether the round is to end, so that no answer is wanted; where that
+                becomes true, `cancel` is called afterwards.
+        """
         self._emitter = emitter
+        self._is_cancelled = is_cancelled
+        self._accepts_answers = False
         self._lock = threading.Lock()
         self._open: dict[QuestionId, _OpenQuestion] = {}
+
+    @property
+    def accepts_answers(self) -> bool:
+        """Whether a frontend reads the events and answers, without a function to be called."""
+        return self._accepts_answers
+
+    @accepts_answers.setter
+    def accepts_answers(self, value: bool) -> None:
+        with self._lock:
+            self._accepts_answers = value
+            unanswerable = [] if value else [q for q in self._open.values() if q.is_for_readers]
+        for question in unanswerable:
+            self._close(question, CANCELLED)
 
     @property
     def open_questions(self) -> list[QuestionExtra]:
@@ -86,10 +112,14 @@ class Questions:
         language: str = "",
         code: str = "",
         reasons: Sequence[str] = (),
+        is_void: Callable[[], bool] = lambda: False,
     ) -> Answer:
-        """Ask, and wait for the answer of any frontend; cancelled where none can come."""
-        if ask_person is None and not self.accepts_answers:
-            return CANCELLED
+        """Ask, and wait for the answer of any frontend; cancelled where none can come.
+
+        Args:
+            is_void: Whether an answer has come to be of no use; where that becomes true, `cancel`
+                is called afterwards.
+        """
         details: QuestionExtra = {
             "question_id": f"question-{secrets.token_hex(4)}",
             "kind": kind,
@@ -99,11 +129,17 @@ class Questions:
         }
         if kind == "approval":
             details |= {"language": language, "code": code, "reasons": list(reasons)}
-        question = _OpenQuestion(details)
+        question = _OpenQuestion(details, is_for_readers=ask_person is None)
         with self._lock:
+            if ask_person is None and not self._accepts_answers:
+                return CANCELLED
             self._open[details["question_id"]] = question
-        self._emitter.emit_session_event(SessionEventType.session_question, prompt, details)
-        if ask_person is not None:
+        if self._is_cancelled() or is_void():  # asked only now: `cancel` sees an open question
+            with self._lock:
+                self._open.pop(details["question_id"], None)
+            return CANCELLED
+        self._tell(question)
+        if ask_person is not None and question.answer is None:
             threading.Thread(
                 target=self._call,
                 args=(question, ask_person),
@@ -112,6 +148,20 @@ class Questions:
             ).start()
         question.is_closed.wait()
         return question.answer or CANCELLED
+
+    def _tell(self, question: _OpenQuestion) -> None:
+        """Emit the question, and after it what became of it meanwhile, if anything did."""
+        details = question.details
+        try:
+            self._emitter.emit_session_event(
+                SessionEventType.session_question, details["prompt"], details
+            )
+        finally:  # after Ctrl-C in a handler, too, others are to say what became of it
+            with self._lock:
+                question.is_told = True
+                answer = question.answer
+        if answer is not None:
+            self._tell_answer(question, answer)
 
     def answer(self, question_id: QuestionId, outcome: QuestionOutcome, text: str = "") -> None:
         """Answer a question; the first answer counts.
@@ -133,6 +183,10 @@ class Questions:
         if outcome not in choices:
             raise SessionError(
                 f"{outcome!r} is no answer to this question. Use one of: {', '.join(choices)}."
+            )
+        if outcome == "edited" and not text.strip():
+            raise SessionError(
+                "An edit needs the code that is to run instead. To run nothing, answer 'refused'."
             )
         if not self._close(question, Answer(outcome, text)):
             raise SessionError(f"Question {question_id!r} has just been answered.")
@@ -157,11 +211,17 @@ class Questions:
         self._close(question, answer)
 
     def _close(self, question: _OpenQuestion, answer: Answer) -> bool:
-        details = question.details
         with self._lock:
-            if self._open.pop(details["question_id"], None) is None:
+            if self._open.pop(question.details["question_id"], None) is None:
                 return False
             question.answer = answer
+            is_told = question.is_told
+        if is_told:
+            self._tell_answer(question, answer)
+        return True
+
+    def _tell_answer(self, question: _OpenQuestion, answer: Answer) -> None:
+        details = question.details
         extra: AnsweredExtra = {
             "question_id": details["question_id"],
             "outcome": answer.outcome,
@@ -172,4 +232,3 @@ class Questions:
             self._emitter.emit_session_event(SessionEventType.session_answered, "", extra)
         finally:
             question.is_closed.set()
-        return True

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from taskweaver_ext.approval import Approval
@@ -18,7 +18,12 @@ from taskweaver_ext.ces.sessions.snapshot_file import VARIABLES_FILE
 from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
 from taskweaver_ext.config.settings import Config, ReplyForm
 from taskweaver_ext.conversation import AttachmentType, Post, Round, RoundState
-from taskweaver_ext.errors import ConfigError, SessionError, TaskWeaverError
+from taskweaver_ext.errors import (
+    ConfigError,
+    RoundCancelledError,
+    SessionError,
+    TaskWeaverError,
+)
 from taskweaver_ext.events.emitter import SessionEventEmitter
 from taskweaver_ext.events.questions import Questions
 from taskweaver_ext.events.types import (
@@ -30,7 +35,7 @@ from taskweaver_ext.events.types import (
 )
 from taskweaver_ext.llm.chat_model import ChatModel
 from taskweaver_ext.plugins.registry import PluginEntry, PluginRegistry
-from taskweaver_ext.roles.base.cancellation import Cancellation, RoundCancelledError
+from taskweaver_ext.roles.base.cancellation import Cancellation
 from taskweaver_ext.roles.base.role import (
     USER,
     Memory,
@@ -67,16 +72,11 @@ from taskweaver_ext.session.variables import (
     describe_saved,
     describe_to_agent,
 )
+from taskweaver_ext.traces.traces import NoTraces, Traces
 
 MAX_SHARED_RESULT_CHARS = 2000
 MAX_KEPT_RESULT_CHARS = 20_000
 """How much of what a person's code wrote is kept with it: about what the console shows."""
-
-_STATES: Mapping[ExecutionStatus, RoundState] = {
-    ExecutionStatus.SUCCESS: "finished",
-    ExecutionStatus.CANCELLED: "cancelled",
-}
-"""How a round ends that is one run of a person's; like the others, it has failed."""
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _logger = logging.getLogger(__name__)
@@ -94,6 +94,7 @@ class SessionParts:
     languages: Mapping[str, Language]
     """Those that the project adds."""
     reply_form: ReplyForm = "json"
+    traces: Traces = field(default_factory=NoTraces)
 
 
 class Session:
@@ -144,7 +145,8 @@ class Session:
         self.rounds = past.rounds
         """All that was said and run, oldest first."""
         self.usage = TokenCounter()
-        self.questions = Questions(self.emitter)
+        self._cancellation = Cancellation()
+        self.questions = Questions(self.emitter, lambda: self._cancellation.is_requested)
         """What a person is asked; `answer` closes one."""
         self.approval = approval or Approval()
         self.approval.questions = self.questions
@@ -153,9 +155,9 @@ class Session:
         self.context_blocks = past.context_blocks
         """What goes to the agent with the next message; `share` changes it."""
         self._config = config
-        self._cancellation = Cancellation()
         self._turns = SessionTurns(session_id, self._cancellation, self._end)
         self._on_end = on_end
+        self._traces = parts.traces
         try:
             self._executor = self._make_executor(parts)
             self._context = RoleContext(
@@ -167,6 +169,7 @@ class Session:
                 cancellation=self._cancellation,
                 usage=self.usage,
                 redactor=parts.environment.redactor,
+                traces=parts.traces,
             )
             self._roles = self._make_roles(parts)
         except BaseException:
@@ -189,6 +192,7 @@ class Session:
             self.questions,
             plugin_problems=parts.plugins.problems if loads_plugins else (),
             languages=parts.languages,
+            traces=parts.traces,
         )
 
     @property
@@ -271,7 +275,7 @@ class Session:
         """Run what a person typed on a thread of its own; return at once.
 
         Raises:
-            SessionError: A round is under way.
+            SessionError: A round is under way, or the session was stopped.
         """
         chat_round = Round.create(user_query=code)
         token = self._turns.reserve()
@@ -302,8 +306,15 @@ class Session:
         return self._cancellation.request(kill=kill)
 
     def share(self, blocks: Iterable[str]) -> None:
-        """Say what goes to the agent with the next message, in place of what did."""
-        blocks = tuple(blocks)
+        """Say what goes to the agent with the next message, in place of what did.
+
+        Raises:
+            SessionError: The session was stopped.
+        """
+        self._turns.require_open()
+        self._set_context(tuple(blocks))
+
+    def _set_context(self, blocks: tuple[str, ...]) -> None:
         if blocks != self.context_blocks:
             self.context_blocks = blocks
             self.emitter.emit_session_event(
@@ -458,8 +469,12 @@ class Session:
             "user_query": chat_round.user_query,
             "post": post.to_dict(),
         }
-        with self._telling(chat_round, details):
-            self.share([])
+        with (
+            self._traces.round(self.session_id, chat_round),
+            self._telling(chat_round, details),
+            self._stopping_questions(),
+        ):
+            self._set_context(())
             self._executor.recover()
             self._executor.start_meanwhile()
             self._executor.on_input = on_input
@@ -473,16 +488,15 @@ class Session:
         code = chat_round.user_query
         runs: list[CodeRun] = []
         details: RoundStartExtra = {"kind": "run", "user_query": code}
-        with self._telling(chat_round, details, raises=True):
+        with self._telling(chat_round, details, raises=True), self._stopping_questions():
             self._executor.recover()
             runs.append(self._run(chat_round, language, code, on_input))
-            status = runs[0].result.status
-            chat_round.change_round_state(_STATES.get(status, "failed"))
+            chat_round.change_round_state(state_after(runs[0].result.status))
         [run] = runs
         if self.shares_runs:
             text = describe_result(run.result, run.shown, max_chars=MAX_SHARED_RESULT_CHARS)
             block = f"[I ran this {language} code]\n{code}\n[and this came of it]\n{text}\n[end]"
-            self.share([*self.context_blocks, block])
+            self._set_context((*self.context_blocks, block))
         return run.result
 
     def _converse(self, chat_round: Round) -> None:
@@ -554,6 +568,10 @@ class Session:
         except Exception:  # it may be a project's own, and the others are still to be closed
             _logger.exception("The role %s could not be closed", role.alias)
 
+    def _stopping_questions(self) -> AbstractContextManager[None]:
+        """Have a wish to stop the round close its questions; raises if there was one before."""
+        return self._cancellation.stopping(lambda _kill_after: self.questions.cancel())
+
     @contextmanager
     def _telling(
         self, chat_round: Round, details: RoundStartExtra, *, raises: bool = False
@@ -567,8 +585,7 @@ class Session:
         self.emitter.emit_session_event(SessionEventType.session_new_round, "New round")
         self.emitter.start_round(chat_round.id, details)
         try:
-            with self._cancellation.stopping(lambda _kill_after: self.questions.cancel()):
-                yield
+            yield
         except BaseException as error:
             is_cancelled = isinstance(error, RoundCancelledError | KeyboardInterrupt)
             chat_round.change_round_state("cancelled" if is_cancelled else "failed")
@@ -582,6 +599,17 @@ class Session:
         finally:
             self.questions.cancel()
             self.emitter.end_round(chat_round.id, chat_round.state, self.usage.to_dict())
+
+
+def state_after(status: ExecutionStatus) -> RoundState:
+    """Return how a round ends that is one run of a person's."""
+    match status:
+        case ExecutionStatus.SUCCESS:
+            return "finished"
+        case ExecutionStatus.CANCELLED:
+            return "cancelled"
+        case _:
+            return "failed"
 
 
 def _explain(error: Exception, chat_round: Round) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -31,8 +32,9 @@ class Submitted(Generic[T]):
         self.id = id
         self._outcome: Future[T] = Future()
         self._token = token
+        context = contextvars.copy_context()  # so that its spans are children of the caller's
         threading.Thread(
-            target=self._work, args=(do,), name=f"taskweaver-{id}", daemon=True
+            target=context.run, args=(self._work, do), name=f"taskweaver-{id}", daemon=True
         ).start()
 
     @property
@@ -48,6 +50,10 @@ class Submitted(Generic[T]):
             TaskWeaverError: What the blocking call would have raised.
         """
         return self._outcome.result(timeout)
+
+    def when_done(self, call: Callable[[], object]) -> None:
+        """Have a function called once it has ended, on a thread of ours; at once if it has."""
+        self._outcome.add_done_callback(lambda _outcome: call())
 
     def cancel(self, kill: bool = False) -> bool:
         """Stop this round, and no other; say whether it was still under way."""

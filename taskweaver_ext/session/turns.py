@@ -57,13 +57,17 @@ class SessionTurns:
             What stops this round, and no other.
 
         Raises:
-            SessionError: Another round is under way.
+            SessionError: Another round is under way, or the session was stopped.
         """
         if not self._turn.acquire(blocking=False):
             raise SessionError(
                 f"Session {self._session_id!r} is busy. Wait for the round to end, or interrupt it."
             )
-        return self._cancellation.begin()
+        token = self._cancellation.begin()
+        if self._is_stopped:
+            self.release()
+            raise self._stopped()
+        return token
 
     @contextmanager
     def reserved(self) -> Iterator[None]:
@@ -74,10 +78,8 @@ class SessionTurns:
         """
         self._holder = threading.get_ident()
         try:
-            if self._is_stopped:  # asked only now: `stop` reaches a round that has begun
-                raise SessionError(
-                    f"Session {self._session_id!r} has been stopped. Start another one."
-                )
+            if self._is_stopped:  # asked once more: `stop` reaches a round that has begun
+                raise self._stopped()
             yield
         finally:
             self._holder = 0
@@ -89,6 +91,15 @@ class SessionTurns:
         self._turn.release()
         if self._is_stopped:
             self._end_if_free()
+
+    def require_open(self) -> None:
+        """Refuse what makes no sense after the end.
+
+        Raises:
+            SessionError: The session was stopped.
+        """
+        if self._is_stopped:
+            raise self._stopped()
 
     def stop(self, *, is_called_back: bool) -> None:
         """Cancel the round that is under way, and end the session after it.
@@ -108,6 +119,9 @@ class SessionTurns:
         finally:
             if has_turn:
                 self._turn.release()
+
+    def _stopped(self) -> SessionError:
+        return SessionError(f"Session {self._session_id!r} has been stopped. Start another one.")
 
     def _end_if_free(self) -> None:
         if self._turn.acquire(blocking=False):

@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 
 from taskweaver_ext.config.settings import FILE_NAME
+from taskweaver_ext.events.event_json import event_from_json
+from taskweaver_ext.events.types import TaskWeaverEvent
 from tests.support.chat_terminal import environ
 from tests.support.command_line import PROGRAM
 from tests.support.conversations import answer, code, plan
@@ -154,3 +156,62 @@ def test_on_a_terminal_code_is_seen_as_it_is_written_and_the_answer_is_drawn(
     assert any("Result" in line for line in lines[-6:])
     assert not any("**" in line for line in lines)
     assert terminal.screen.has_cursor
+
+
+def test_json_is_events_on_stdout_and_nothing_else(project: Path) -> None:
+    script: list[ScriptEntry] = [
+        ScriptedAnswer(plan("print seven")),
+        ScriptedAnswer(code("print('lucky', 7)")),
+        ScriptedAnswer(answer("It is **7**.")),
+    ]
+    with ModelServer(script) as server:
+        configure(project, server)
+        done = ask(project, "what is lucky?", "--json")
+
+    events = [event_from_json(json.loads(line)) for line in done.stdout.splitlines()]
+    assert done.returncode == 0
+    assert all(isinstance(event, TaskWeaverEvent) for event in events)
+    assert [getattr(event, "seq", 0) for event in events] == list(range(1, len(events) + 1))
+    assert '"event":"session_start"' in done.stdout.splitlines()[0]
+    assert '"event":"session_end"' in done.stdout.splitlines()[-1]
+    assert "lucky 7" in done.stdout
+    assert "It is **7**." in "".join(getattr(event, "msg", "") for event in events)
+    assert "--resume" in done.stderr
+    assert "secret-key" not in done.stdout + done.stderr
+
+
+def test_json_of_a_failed_task_is_exit_code_1_and_says_why(project: Path) -> None:
+    with ModelServer([HttpFailure(401, "bad key")]) as server:
+        configure(project, server)
+        done = ask(project, "anything", "--json")
+
+    assert done.returncode == 1
+    assert '"event":"round_error"' in done.stdout
+    assert "error: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_json_comes_while_it_happens_and_ctrl_c_ends_it_in_order(project: Path) -> None:
+    stalled = ScriptedAnswer(answer("never")[:60], ending="stall")
+    with ModelServer([stalled]) as server:
+        configure(project, server)
+        process = subprocess.Popen(
+            [*PROGRAM, "ask", "anything", "--json", "-p", str(project)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environ(project),
+        )
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "reading the model's reply" in line:
+                break  # it has begun, and does not end
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=LIMIT_SECONDS)
+
+    assert process.returncode == 130
+    lines = [json.loads(line) for line in stdout.splitlines()]
+    ends = [line["extra"]["state"] for line in lines if line["event"] == "round_end"]
+    assert ends == ["cancelled"]
+    assert lines[-1]["event"] == "session_end"
+    assert "Traceback" not in stderr

@@ -10,9 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskweaver_ext.ces.execution.events import ExecutionEvent, ExecutionFinished
+from taskweaver_ext.ces.execution.event_json import line_of
+from taskweaver_ext.ces.execution.events import ExecutionEvent, ExecutionFinished, StatusReported
 from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionStatus, Notice
-from taskweaver_ext.conversation import Attachment, AttachmentType, PostId, RoundId
+from taskweaver_ext.conversation import (
+    Attachment,
+    AttachmentId,
+    AttachmentType,
+    Post,
+    PostId,
+    RoundId,
+)
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.events.event_json import (
     event_from_json,
@@ -22,6 +30,7 @@ from taskweaver_ext.events.event_json import (
 )
 from taskweaver_ext.events.types import (
     EXTRA_SHAPES,
+    AttachmentExtra,
     EventScope,
     EventType,
     PostEventType,
@@ -206,3 +215,42 @@ def test_an_execution_event_is_no_event_of_a_session() -> None:
 
     with pytest.raises(ProtocolError, match="no event of a session"):
         session_event_from_json(event_to_json(finished))
+
+
+def test_a_line_is_json_for_every_reader() -> None:
+    extra: AttachmentExtra = {
+        "type": AttachmentType.text,
+        "extra": {"share": float("nan"), "most": [float("inf"), 1.5]},
+        "id": AttachmentId("a"),
+        "is_end": True,
+    }
+    kind = PostEventType.post_attachment_update
+    event = TaskWeaverEvent(EventScope.post, kind, RoundId("r"), PostId("p"), "", extra)
+    report = StatusReported(execution_id=ExecutionId("e"), report={"share": float("nan")})
+
+    def refuse(word: str) -> None:
+        pytest.fail(f"{word} is no JSON")
+
+    attached = json.loads(event_line(event), parse_constant=refuse)["extra"]["extra"]
+    assert attached == {"share": "NaN", "most": ["Infinity", 1.5]}
+    for line in (event_line(report), line_of(report)):
+        assert json.loads(line, parse_constant=refuse)["report"] == {"share": "NaN"}
+
+
+def test_a_post_survives_whatever_a_role_has_attached() -> None:
+    odd = Attachment.create(AttachmentType.text, "kept", extra={(1, 2): "no key of JSON"})
+    post = Post.create("hello", "Odd", "User", [odd])
+    event = TaskWeaverEvent(
+        EventScope.round,
+        RoundEventType.round_new_post,
+        RoundId("r"),
+        None,
+        "",
+        {"post": post.to_dict()},
+    )
+
+    again = session_event_from_json(json.loads(event_line(event)))
+
+    rebuilt = Post.from_dict(cast(Any, again.extra)["post"])
+    assert (rebuilt.id, rebuilt.message) == (post.id, "hello")
+    assert rebuilt.attachment_list[0].content == "kept"

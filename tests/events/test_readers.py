@@ -139,3 +139,37 @@ def test_events_have_the_time_at_which_they_happened() -> None:
 
     [event] = emitter.read(0)
     assert before <= event.at <= time.time()
+
+
+def test_the_time_of_events_never_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    emitter = SessionEventEmitter()
+    say(emitter, "before the clock was set")
+    monkeypatch.setattr(time, "time", lambda: 1.0)
+    say(emitter, "after it was set back")
+
+    first, second = emitter.read(0)
+    assert second.at == first.at
+
+
+def test_eight_threads_emit_without_gaps_and_each_in_its_order() -> None:
+    emitter = SessionEventEmitter(KeptJournal())
+    listener = Listener()
+
+    def emit(n: int) -> None:
+        for count in range(500):
+            say(emitter, f"{n}:{count}")
+
+    with emitter.subscribe(listener):
+        threads = [threading.Thread(target=emit, args=(n,)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT_SECONDS)
+
+    events = read_all(emitter)
+    assert events == listener.events
+    assert [event.seq for event in events] == list(range(1, 4001))
+    assert [event.at for event in events] == sorted(event.at for event in events)
+    for n in range(8):
+        own = [event.msg for event in events if event.msg.startswith(f"{n}:")]
+        assert own == [f"{n}:{count}" for count in range(500)]

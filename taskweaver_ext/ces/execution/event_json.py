@@ -22,7 +22,6 @@ Each object has `event` and `execution_id`. Besides:
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import Any, get_type_hints
 
@@ -43,6 +42,7 @@ from taskweaver_ext.ces.execution.events import (
 )
 from taskweaver_ext.ces.execution.results import ExecutionArtifact, ExecutionStatus, Notice, Usage
 from taskweaver_ext.errors import ProtocolError
+from taskweaver_ext.text.json_lines import json_line
 from taskweaver_ext.text.json_shapes import has_shape
 
 _CLASSES: Mapping[str, type[ExecutionEvent]] = {
@@ -72,7 +72,7 @@ _HINTS = {
 
 def line_of(event: ExecutionEvent) -> str:
     """An event as one line of JSON, plain ASCII: nothing in it can drive a terminal."""
-    return json.dumps(execution_event_to_json(event), default=str) + "\n"
+    return json_line(execution_event_to_json(event))
 
 
 def execution_event_to_json(event: ExecutionEvent) -> dict[str, Any]:

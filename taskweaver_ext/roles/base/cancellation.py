@@ -7,11 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from taskweaver_ext.ces.execution.cancellation import CancellationToken, OnCancel
-from taskweaver_ext.errors import SessionError
-
-
-class RoundCancelledError(SessionError):
-    """The round was stopped; the session can go on."""
+from taskweaver_ext.errors import RoundCancelledError
 
 
 class Cancellation:
@@ -55,6 +51,11 @@ class Cancellation:
         if token is not None:
             token.cancel(0.0 if kill else None)
         return token is not None
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the round that is under way is to end."""
+        return self._token.is_cancelled
 
     def check(self) -> None:
         """End the round here if that was asked for.

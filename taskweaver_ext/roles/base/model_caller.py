@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from taskweaver_ext.conversation import AttachmentType
+from taskweaver_ext.errors import RoundCancelledError
 from taskweaver_ext.events.emitter import PostEventProxy
 from taskweaver_ext.llm.chat_model import (
     ChatModel,
@@ -24,8 +25,8 @@ from taskweaver_ext.llm.chat_model import (
 )
 from taskweaver_ext.llm.model_errors import ReplyCancelledError, ReplyInterruptedError
 from taskweaver_ext.machine.private_files import write_private
-from taskweaver_ext.roles.base.cancellation import RoundCancelledError
 from taskweaver_ext.roles.base.role import RoleContext
+from taskweaver_ext.traces.traces import TracedPost
 
 ReplyEnd: TypeAlias = FinishReason | Literal["broken"]
 
@@ -102,7 +103,18 @@ class ModelCaller:
         post.update_status(f"waiting for {model.name}")
         partial = _PartialReply(post, on_text)
         stream = model.stream(messages, schema=schema, max_tokens=max_tokens)
-        with self._context.cancellation.stopping(lambda _kill: stream.cancel()):
+        place = TracedPost(
+            session_id=self._context.session_id,
+            round_id=post.round_id,
+            post_id=post.post.id,
+            role=post.post.send_from,
+        )
+        with (
+            self._context.cancellation.stopping(lambda _kill: stream.cancel()),
+            self._context.traces.model_call(
+                place, self._llm_alias, messages, max_tokens
+            ) as tell_tracer,
+        ):
             try:
                 with stream:
                     for event in stream:
@@ -117,6 +129,7 @@ class ModelCaller:
                 _logger.warning("The model's reply is not whole: %s", error)
                 partial.problem = f"The reply broke off: {error}"
             finally:
+                tell_tracer(partial.finished, partial.text)
                 if partial.has_begun:  # what was refused has cost nothing
                     usage = partial.finished.usage if partial.finished else None
                     self._context.usage.add(usage, messages, partial.text)

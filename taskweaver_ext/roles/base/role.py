@@ -34,6 +34,7 @@ from taskweaver_ext.llm.chat_model import ChatModel
 from taskweaver_ext.roles.base.cancellation import Cancellation
 from taskweaver_ext.roles.base.token_count import TokenCounter
 from taskweaver_ext.text.redaction import Redactor
+from taskweaver_ext.traces.traces import NoTraces, Traces
 
 USER: RoleName = "User"
 PLANNER: RoleName = "Planner"
@@ -114,6 +115,7 @@ class RoleContext:
     cancellation: Cancellation
     usage: TokenCounter
     redactor: Redactor | None = None
+    traces: Traces = field(default_factory=NoTraces)
 
     def masked(self, text: str) -> str:
         """Return a text that no person typed without the secrets in it."""

@@ -33,6 +33,7 @@ from taskweaver_ext.plugins.registry import PluginEntry
 from taskweaver_ext.roles.base.cancellation import Cancellation
 from taskweaver_ext.roles.code_interpreter.live_output import LiveOutput
 from taskweaver_ext.tools.shown_output import ShownOutput
+from taskweaver_ext.traces.traces import NoTraces, TracedPost, Traces
 
 _logger = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class CodeExecutor:
         *,
         plugin_problems: Sequence[str] = (),
         languages: Mapping[str, Language] | None = None,
+        traces: Traces | None = None,
     ) -> None:
         """Prepare to run code.
 
@@ -80,6 +82,7 @@ class CodeExecutor:
             questions: Through which code asks a person for input.
             plugin_problems: Why plugins of the project are not among `plugins`; a person is told.
             languages: Languages besides the built-in ones.
+            traces: Told of each run.
         """
         self.cwd = session_dir / "cwd"
         self.plugins: tuple[PluginEntry, ...] = tuple(plugins)
@@ -92,6 +95,7 @@ class CodeExecutor:
         self._session_dir = session_dir
         self._cancellation = cancellation
         self._questions = questions
+        self._traces = traces or NoTraces()
         self._mode = KERNEL_MODES[environment.env_mode]
         self._unloaded = list(plugins)
         self._untold = list(plugin_problems)
@@ -195,6 +199,18 @@ class CodeExecutor:
             KernelStartError: The kernel did not become ready.
         """
         name = canonical_name(language)
+        place = TracedPost(
+            session_id=self._session_id,
+            round_id=post.round_id,
+            post_id=post.post.id,
+            role=post.post.send_from,
+        )
+        with self._traces.execution(place, name, code) as tell_tracer:
+            run = self._run(name, code, post)
+            tell_tracer(run.result)
+        return run
+
+    def _run(self, name: str, code: str, post: PostEventProxy) -> CodeRun:
         execution_id = ExecutionId(post.post.id)
         if name == "python" or self._mode.programs == "beside the kernel":
             self.start(post)
@@ -212,7 +228,7 @@ class CodeExecutor:
             options = RunOptions(
                 execution_id=execution_id,
                 on_event=on_event,
-                on_input=self._input_for(execution_id),
+                on_input=self._input_for(execution_id, output),
                 record_on_disk=True,  # the session's journal refers to it
                 token=token,
             )
@@ -271,7 +287,7 @@ class CodeExecutor:
         if was_started:
             self._environment.stop_session(self._session_id)
 
-    def _input_for(self, execution_id: ExecutionId) -> OnInput | None:
+    def _input_for(self, execution_id: ExecutionId, output: LiveOutput) -> OnInput | None:
         """Return what answers `input()` of one execution, if anybody can be asked."""
         ask_person = self.on_input
         if ask_person is None and not self._questions.accepts_answers:
@@ -285,7 +301,13 @@ class CodeExecutor:
                 text = ask_person(prompt, password)
                 return CANCELLED if text == END_OF_INPUT else Answer("answered", text)
 
-            answer = self._questions.ask(kind, prompt, execution_id, ask_person and call)
+            answer = self._questions.ask(
+                kind,
+                prompt,
+                execution_id,
+                ask_person and call,
+                is_void=lambda: output.has_ended,
+            )
             return answer.text if answer.outcome == "answered" else END_OF_INPUT
 
         return ask

@@ -126,7 +126,7 @@ class CodeInterpreter(Role):
         for _ in range(MAX_EDITS):
             if not answer.is_approved:
                 return answer
-            if answer.code in (None, "", generated.code):
+            if answer.code is None or answer.code == generated.code:
                 break
             generated.shown.replace_code(answer.code)
             problem = "\n".join(self._inspect(generated).errors)

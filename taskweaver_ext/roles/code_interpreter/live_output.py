@@ -55,6 +55,8 @@ class LiveOutput(Closeable):
             stream: deque() for stream in STREAMS
         }
         """Of each piece in the batcher: its characters, and its place and size in the record."""
+        self.has_ended = False
+        """Whether the execution has; then it wants no answers."""
 
     def on_event(self, event: ExecutionEvent) -> None:
         """Receive what the execution says."""
@@ -63,6 +65,8 @@ class LiveOutput(Closeable):
             self._batcher.add(event.stream, event.text)
             return
         self._batcher.flush()  # what was written before comes before
+        if isinstance(event, ExecutionFinished):
+            self.has_ended = True
         if isinstance(event, InputSettled | ExecutionFinished):
             self._on_question_void(self._execution_id)
         if isinstance(event, DisplayProduced | DisplayUpdated):
@@ -71,6 +75,8 @@ class LiveOutput(Closeable):
 
     def close(self) -> None:
         """Send what is still waiting."""
+        self.has_ended = True
+        self._on_question_void(self._execution_id)
         self._batcher.close()
 
     def _emit_output(self, stream: StreamName, text: str) -> None:
