@@ -136,6 +136,7 @@ class _Parts(Module):
             service.kernel_mode,
             preload=service.preload,
             spare_kernels=service.spare_kernels,
+            unresponsive_seconds=service.unresponsive_seconds,
             sandbox=self._config.sandbox,
             guard=service.guard,
             service=service,
@@ -248,13 +249,17 @@ class TaskWeaverApp(Closeable):
     def get_session(
         self, session_id: str | None = None, *, approval: Approval | None = None
     ) -> Session:
-        """Return a session: the one with that id if it is there, else a new one.
+        """Return a session: the one with that id if it is open or on the disk, else a new one.
+
+        One on the disk goes on where an earlier process left it, on a fresh kernel: rounds, what
+        the roles know, context and numbering are as they were, variables are lost, which it says.
 
         Args:
             approval: What a new session may run without asking.
 
         Raises:
-            SessionError: The application has been closed.
+            SessionError: The application has been closed, or another process has the session open,
+                or what is on the disk cannot be continued.
             ConfigError: The settings name an unknown role, or a language that makes no sense.
         """
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -74,6 +75,7 @@ def _nothing_is_left_behind() -> Iterator[None]:
     while left := _traces() - before:
         if time.monotonic() > deadline:
             pytest.fail("the test left behind: " + ", ".join(sorted(left)))
+        gc.collect()  # results keep their files
         time.sleep(0.01)
 
 

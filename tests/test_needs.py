@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.containers import require_engine
 from tests.support.gateways import enterprise_gateway, kernel_gateway
-from tests.support.needs import require_node
+from tests.support.needs import require_chromium, require_node
 from tests.support.smol_model import smol_model_file
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -29,6 +29,7 @@ NEEDED: dict[str, Callable[[], object]] = {
     "enterprise gateway": enterprise_gateway,
     "model": smol_model_file,
     "node": require_node,
+    "chromium": require_chromium,
 }
 
 

@@ -40,6 +40,11 @@ from scripts.benchmarks.measure_output import (
 )
 from scripts.benchmarks.measure_programs import measure_help, measure_import, measure_one_shot
 from scripts.benchmarks.measure_sandboxes import measure_sandbox
+from scripts.benchmarks.measure_sessions import (
+    measure_journal,
+    measure_pull_latency,
+    measure_readers,
+)
 from scripts.benchmarks.report import Report
 from scripts.benchmarks.sizes import FULL, QUICK
 
@@ -58,6 +63,9 @@ MEASUREMENTS: dict[str, Measurement] = {
     "slow_reader": measure_slow_reader,
     "flood_memory": measure_flood_memory,
     "masking": measure_masking,
+    "journal": measure_journal,
+    "readers": measure_readers,
+    "pull_latency": measure_pull_latency,
     "concurrent_start": measure_concurrent_start,
     "concurrent_output": measure_concurrent_output,
     "death": measure_death,

@@ -54,7 +54,7 @@ def _flood_rows(bench: Bench) -> Iterator[Row]:
     project = bench.folder / "console"
     project.mkdir()
     with (
-        TaskWeaverApp(project) as app,
+        TaskWeaverApp(project, {"workspace.workspace_path": "kept"}) as app,
         _drained_terminal() as terminal,
         started(peer := OurPeer(bench.environment, LOCAL)),
     ):

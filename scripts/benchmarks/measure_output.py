@@ -26,14 +26,14 @@ WARM_UP = "for number in range(1000): print(number)"
 _SWIFT_SECONDS = 0.7
 """How long those are measured again that take next to no time."""
 
-_PRINT_THE_CLOCK = """
+PRINT_THE_CLOCK = """
 import random, time
 for _ in range({samples}):
     {wait}
     print(time.monotonic_ns(){flush})
 """
 # Longer than a batch of ours, much shorter than one of a stock kernel.
-_SLEEP = "time.sleep(random.uniform(0.02, 0.06))"
+SLEEP = "time.sleep(random.uniform(0.02, 0.06))"
 _BURN = """
     until = time.monotonic() + random.uniform(0.02, 0.06)
     while time.monotonic() < until: pass
@@ -108,7 +108,7 @@ def alternating_prints(count: int) -> Flood:
 def measure_latency(bench: Bench) -> Iterator[Row]:
     """From `print`, without a flush, to the callback."""
     goals = {50: at_most(0.03, RAW), 99: at_most(0.05, RAW)}
-    yield from _latency_rows(bench, "latency", "print to callback", _SLEEP, goals)
+    yield from _latency_rows(bench, "latency", "print to callback", SLEEP, goals)
 
 
 def measure_busy_latency(bench: Bench) -> Iterator[Row]:
@@ -120,7 +120,7 @@ def measure_busy_latency(bench: Bench) -> Iterator[Row]:
 def _latency_rows(
     bench: Bench, name: str, title: str, wait: str, goals: dict[int, Goal]
 ) -> Iterator[Row]:
-    code = _PRINT_THE_CLOCK.format(samples=bench.sizes.latency_samples, wait=wait, flush="")
+    code = PRINT_THE_CLOCK.format(samples=bench.sizes.latency_samples, wait=wait, flush="")
     # An interpreter that keeps what is printed until its buffer is full sets no limit.
     peers = bench.peers(limit_is_unbuffered=True)
     with started(*peers):
@@ -138,26 +138,26 @@ def _latency_rows(
 
 def idle_latencies(bench: Bench, peers: Sequence[Peer]) -> dict[str, list[float]]:
     """Milliseconds from `print` to callback in code that sleeps meanwhile."""
-    code = _PRINT_THE_CLOCK.format(samples=bench.sizes.latency_samples, wait=_SLEEP, flush="")
+    code = PRINT_THE_CLOCK.format(samples=bench.sizes.latency_samples, wait=SLEEP, flush="")
     return _latencies(bench, peers, code)
 
 
 def flushed_latencies(bench: Bench, peers: Sequence[Peer]) -> dict[str, list[float]]:
     """The same where each line is flushed, as stock kernels need it to be quick."""
     flush = ", flush=True"
-    code = _PRINT_THE_CLOCK.format(samples=bench.sizes.latency_samples, wait=_SLEEP, flush=flush)
+    code = PRINT_THE_CLOCK.format(samples=bench.sizes.latency_samples, wait=SLEEP, flush=flush)
     return _latencies(bench, peers, code)
 
 
 def _latencies(bench: Bench, peers: Sequence[Peer], code: str) -> dict[str, list[float]]:
-    clocks = [_ClockReader() for _ in peers]
+    clocks = [ClockReader() for _ in peers]
     for _ in range(bench.sizes.repetitions):
         for peer, clock in zip(peers, clocks, strict=True):
             peer.execute(code, clock)
     return {peer.name: clock.milliseconds for peer, clock in zip(peers, clocks, strict=True)}
 
 
-class _ClockReader:
+class ClockReader:
     """A callback for lines that tell when they were printed: it keeps how long ago that was."""
 
     def __init__(self) -> None:

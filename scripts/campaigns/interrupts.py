@@ -33,6 +33,12 @@ from taskweaver_ext.session.session import Session
 
 ROUNDS = 5000
 
+SETTINGS = {
+    "llm.api_key": "none",
+    "llm.model": "none",
+    "workspace.workspace_path": "kept",
+}
+
 LIMIT_SECONDS = 60.0
 """The longest a round waits for anything."""
 
@@ -81,7 +87,7 @@ class Doors:
     def __init__(self, folder: Path) -> None:
         project = folder / "project"
         project.mkdir()
-        self._app = TaskWeaverApp(project, {"llm.api_key": "none", "llm.model": "none"})
+        self._app = TaskWeaverApp(project, SETTINGS)
         self._environment = Environment(folder / "env", spare_kernels=1)
         self._registry = self._open_registry()
         self._session: Session = self._app.get_session()

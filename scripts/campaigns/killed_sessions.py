@@ -1,4 +1,7 @@
-"""What a session has shown is in its journal, at whatever moment its process is killed."""
+"""What a session has shown is in its journal, at whatever moment its process is killed.
+
+And another process goes on from there.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,23 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from taskweaver_ext.app import TaskWeaverApp
+from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.execution.events import DisplayProduced
+from taskweaver_ext.conversation import Post
 from taskweaver_ext.events.event_json import session_event_from_json
-from taskweaver_ext.events.journal import Journal
 from taskweaver_ext.events.journal_reader import JournalReader
-from taskweaver_ext.events.types import PostEventType, TaskWeaverEvent
+from taskweaver_ext.events.types import PostEventType, RoundEventType, TaskWeaverEvent
+from taskweaver_ext.llm.chat_model import Message
+from taskweaver_ext.llm.scripted import ScriptedModel
 from taskweaver_ext.machine.child_environment import child_environment
+from taskweaver_ext.roles.base.role import PLANNER
 from taskweaver_ext.session.ownership import owner_of
+from taskweaver_ext.session.rebuilt import RebuiltSession
+from taskweaver_ext.session.saved import SavedSession
 from tests.support.conversations import answer, code, plan
 
 ROUNDS = 200
@@ -37,6 +48,7 @@ for number in range(300):
 print("y" * 3_000_000)
 """
 BASH = "for ((i = 0; i < 300; i++)); do echo row $i; echo oops $i >&2; done; sleep 0.2; echo end"
+SETTINGS = {"workspace.workspace_path": "kept"}
 REPLIES = [plan("count"), code(PYTHON), plan("again"), code(BASH, "bash"), answer("done " * 100)]
 
 SESSION = """
@@ -52,7 +64,8 @@ class Show(SessionEventHandler):
         while line:
             line = line[os.write(1, line):]
 
-with TaskWeaverApp(sys.argv[1], model=ScriptedModel(json.loads(sys.argv[2]))) as app:
+replies, settings = map(json.loads, sys.argv[2:])
+with TaskWeaverApp(sys.argv[1], settings, model=ScriptedModel(replies)) as app:
     session = app.get_session("killed", approval=Approval("auto"))
     with session.emitter.subscribe(Show(), after=0):
         chat_round = session.send_message("count, please")
@@ -76,7 +89,7 @@ def play(project: Path, choose: random.Random, number: int) -> list[TaskWeaverEv
     All that was shown is in there by then, and the next process can go on.
     """
     shown = _show_and_kill(project, choose, number)
-    folder = project / "workspace" / "sessions" / "killed"
+    folder = project / "kept" / "sessions" / "killed"
     if not shown:
         return []
     with JournalReader(folder) as reader:
@@ -89,17 +102,47 @@ def play(project: Path, choose: random.Random, number: int) -> list[TaskWeaverEv
     for event in events:
         _assert_files_are_there(event, folder, number)
     assert owner_of(folder) is None, f"round {number}: a dead process owns it"
-    journal = Journal(folder, session_id="killed", project="", on_failure=print)
-    assert (journal.epoch, journal.last_seq) == (2, len(events)), f"round {number}: next process"
-    journal.close()
+    _continue(project, events, number)
     return events
+
+
+def _continue(project: Path, before: list[TaskWeaverEvent], number: int) -> None:
+    """Let another process' worth of a session go on from what was shown."""
+    model = ScriptedModel([answer("Yes, I remember.")])
+    with TaskWeaverApp(project, SETTINGS, model=model) as app:
+        session = app.get_session("killed", approval=Approval("auto"))
+        events = list(SavedSession(session.session_dir).events())
+        assert events[: len(before)] == before, f"round {number}: the past has changed"
+        assert not session.questions.open_questions
+        cut_off = [one for one in session.rounds if one.state != "finished"]
+        assert all(one.state == "failed" and one.error for one in cut_off), f"round {number}"
+        chat_round = session.send_message("Do you remember?")
+        assert chat_round.state == "finished", (number, chat_round.error)
+        again = RebuiltSession.of(SavedSession(session.session_dir).events())
+        assert again.known_rounds == session.memory.rounds, f"round {number}: memory"
+        assert again.open_round is None, f"round {number}: a round is open"
+    _assert_whole_posts_are_known(before, model.requests[0], number)
+
+
+def _assert_whole_posts_are_known(
+    before: list[TaskWeaverEvent], request: Sequence[Message], number: int
+) -> None:
+    """The planner's model is told of what was said to it, and of nothing that was half said."""
+    told = "\n".join(message.content for message in request)
+    if any(event.t is RoundEventType.round_start for event in before):
+        assert "count, please" in told, f"round {number}: the request is forgotten"
+    for event in before:
+        if event.t is RoundEventType.round_new_post and "post" in event.extra:
+            post = Post.from_dict(event.extra["post"])
+            if post.send_to == PLANNER:
+                assert post.message in told, f"round {number}: {post.message:.80} is forgotten"
 
 
 def _show_and_kill(project: Path, choose: random.Random, number: int) -> list[TaskWeaverEvent]:
     """Return what a session has shown until it was killed."""
     with (project / "shown.jsonl").open("wb") as file, (project / "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-c", SESSION, str(project), json.dumps(REPLIES)],
+            [sys.executable, "-c", SESSION, str(project), *map(json.dumps, (REPLIES, SETTINGS))],
             env=child_environment({}),
             stdout=file,
             stderr=log,

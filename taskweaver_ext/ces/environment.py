@@ -31,6 +31,7 @@ from taskweaver_ext.ces.execution.late_output import OnLateOutput
 from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES
 from taskweaver_ext.ces.execution.results import ExecutionResult, KernelContents
 from taskweaver_ext.ces.kernels.client.host import StartedKernel
+from taskweaver_ext.ces.kernels.client.liveness import UNRESPONSIVE_SECONDS
 from taskweaver_ext.ces.kernels.client.tracing import traced
 from taskweaver_ext.ces.kernels.modes import (
     KERNEL_MODES,
@@ -96,6 +97,7 @@ class Environment(Closeable):
         max_kernels: int | None = None,
         idle_seconds: float | None = None,
         max_deaths_in_a_row: int = MAX_DEATHS_IN_A_ROW,
+        unresponsive_seconds: float | None = UNRESPONSIVE_SECONDS,
         prelude: str | None = None,
         modules: Sequence[str | Path] = (),
         container: ContainerSettings | None = None,
@@ -120,6 +122,8 @@ class Environment(Closeable):
                 put away for the next. None: no bound.
             idle_seconds: After how long an idle kernel is put away. None: never.
             max_deaths_in_a_row: After how many a session's kernel is not started by itself again.
+            unresponsive_seconds: How long a kernel that lives may take to begin with code, or to
+                answer when it is idle, before it is replaced. None: for ever.
             prelude: Code that runs in every kernel when it starts.
             modules: Folders whose `*.py` files run in every kernel when it starts, their public
                 names becoming the user's; a later folder's file replaces one of the same name.
@@ -146,6 +150,7 @@ class Environment(Closeable):
         self.guard = guard and can_guard()
         self._max_output_bytes = max_output_bytes
         self._max_deaths_in_a_row = max_deaths_in_a_row
+        self._unresponsive_seconds = unresponsive_seconds
         self._startup_scripts = StartupScripts(prelude, modules)
         self._tracing = variables.tracing()
         self._pool = KernelPool(max_kernels, idle_seconds)
@@ -230,6 +235,7 @@ class Environment(Closeable):
             max_output_bytes=self._max_output_bytes,
             startup_scripts=self._startup_scripts,
             max_deaths_in_a_row=self._max_deaths_in_a_row,
+            unresponsive_seconds=self._unresponsive_seconds,
             traces_start=self._tracing.stages,
             redactor=self.redactor,
         )

@@ -241,7 +241,8 @@ class ExecutorRegistry(Closeable):
         Args:
             environment: Has the kernel that `python` runs on; without one it is a fresh process.
             session_id: The kernel's session, started by the first code that needs it.
-            folder: Where long outputs are kept; by default in one that `close` removes.
+            folder: Where long outputs are kept; by default in one that goes with
+                the registry and its last result.
             cwd: Where the shell starts and programs run. A session in a container that is started
                 here has it as its working directory.
             env: Variables for them, besides the harmless ones of ours.
@@ -346,7 +347,7 @@ class ExecutorRegistry(Closeable):
                 self._cwd,
                 self._env,
                 self._init_script,
-                folder=self._folder,
+                folder=self._given_folder,
                 audit=self._audit,
                 on_late_output=self._on_late_output,
                 sites=sites,
@@ -359,7 +360,7 @@ class ExecutorRegistry(Closeable):
             languages=self._languages,
             limits=self._limits,
             default_timeout=self._default_timeout,
-            folder=self._folder,
+            folder=self._given_folder,
             audit=self._audit,
             sites=sites,
             redactor=self._redactor,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from taskweaver_ext.ces.execution.audit import AuditLog
@@ -25,11 +25,13 @@ from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES, MEMORY_BY
 from taskweaver_ext.ces.execution.results import ExecutionResult
 from taskweaver_ext.ces.programs.languages import Language, find_language
 from taskweaver_ext.ces.programs.local_site import LocalSites
+from taskweaver_ext.ces.programs.orphan_killer import ORPHAN_KILLER
 from taskweaver_ext.ces.programs.process_run import ProcessRun
 from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.ces.programs.run_records import CLOSE_SECONDS, RunRecords
 from taskweaver_ext.ces.programs.site import ProgramSites
 from taskweaver_ext.errors import SessionError
+from taskweaver_ext.machine.owned_folders import GivenFolder
 from taskweaver_ext.text.redaction import Redactor
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
@@ -52,7 +54,7 @@ class ProcessExecutor(Executor):
         default_timeout: float | None = DEFAULT_TIMEOUT_SECONDS,
         max_output: int = MEMORY_BYTES,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
-        folder: str | Path | None = None,
+        folder: str | Path | GivenFolder | None = None,
         audit: AuditLog | None = None,
         sites: ProgramSites | None = None,
         redactor: Redactor | None = None,
@@ -67,7 +69,8 @@ class ProcessExecutor(Executor):
             max_output: Bytes of output in a result; more is trimmed in the middle, and the
                 whole text is in a file.
             max_output_bytes: What a program may write before it is stopped.
-            folder: Where such files are kept; by default in one that `close` removes.
+            folder: Where such files are kept; by default in one that goes with
+                the executor and its last result.
             audit: Where runs are written down; by default in that folder.
             sites: Where programs run; by default on this machine.
             redactor: Masks secrets in what programs write.
@@ -95,6 +98,7 @@ class ProcessExecutor(Executor):
         self._accepted: set[CancellationToken] = set()
         self._all_ended = threading.Condition(self._lock)
         self._is_closed = False
+        self._let_killer_go: Callable[[], object] | None = None
 
     def execute(
         self,
@@ -171,6 +175,9 @@ class ProcessExecutor(Executor):
         self.interrupt(kill=True)
         with self._lock:
             self._all_ended.wait_for(lambda: not self._accepted, CLOSE_SECONDS)
+            let_killer_go, self._let_killer_go = self._let_killer_go, None
+        if let_killer_go is not None:
+            let_killer_go()
         self._records.close()
 
     @contextlib.contextmanager
@@ -179,6 +186,8 @@ class ProcessExecutor(Executor):
             if self._is_closed:
                 raise SessionError("This executor has been closed. Make another one.")
             self._accepted.add(token)
+            if self._let_killer_go is None:
+                self._let_killer_go = ORPHAN_KILLER.stay_for(self)
         try:
             yield
         finally:

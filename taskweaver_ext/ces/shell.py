@@ -22,6 +22,7 @@ from taskweaver_ext.ces.programs.shell_reader import ShellCommand, ShellReader, 
 from taskweaver_ext.ces.programs.site import ProgramSites
 from taskweaver_ext.ces.sessions.turns import Turns
 from taskweaver_ext.errors import SessionError
+from taskweaver_ext.machine.owned_folders import GivenFolder
 from taskweaver_ext.text.redaction import Redactor
 
 
@@ -41,7 +42,7 @@ class ShellExecutor(Executor):
         *,
         max_output: int = MEMORY_BYTES,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
-        folder: str | Path | None = None,
+        folder: str | Path | GivenFolder | None = None,
         audit: AuditLog | None = None,
         on_late_output: OnLateOutput | None = None,
         sites: ProgramSites | None = None,
@@ -56,7 +57,8 @@ class ShellExecutor(Executor):
             max_output: Bytes of output in a result; more is trimmed in the middle, and the
                 whole text is in a file.
             max_output_bytes: What a command may write before it is stopped.
-            folder: Where such files are kept; by default in one that `close` removes.
+            folder: Where such files are kept; by default in one that goes with
+                the executor and its last result.
             audit: Where commands are written down; by default in that folder.
             on_late_output: Told what background processes write after their command's end,
                 on a thread of ours.

@@ -20,7 +20,7 @@ from taskweaver_ext.config import variables
 from taskweaver_ext.config.settings import ApprovalMode
 from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.markdown import markdown_rows
-from taskweaver_ext.console.output_block import ROWS_IN_FULL
+from taskweaver_ext.console.output_block import OPEN_LINES, ROWS_IN_FULL
 from taskweaver_ext.console.request_runner import RequestRunner
 from taskweaver_ext.console.rows import NO_LIMIT, Painter
 from taskweaver_ext.console.screen import PlainScreen, TerminalScreen
@@ -72,6 +72,7 @@ def _make_runner(app: TaskWeaverApp, answers: list[str], *, is_live: bool) -> Re
         *screen.size(),
         Painter(is_live and variables.wants_color()),
         rows_in_full=ROWS_IN_FULL if is_live else NO_LIMIT,
+        open_lines=OPEN_LINES if is_live else 0,
         on_answer=answers.append,
     )
     display = Display(screen, transcript, has_spinner=is_live)

@@ -8,19 +8,19 @@ from dataclasses import replace
 from typing import Protocol, assert_never
 
 from taskweaver_ext.ces.execution import events
-from taskweaver_ext.ces.execution.artifacts import IMAGE_SUFFIXES
 from taskweaver_ext.ces.execution.event_json import line_of
 from taskweaver_ext.ces.execution.results import (
     ExecutionResult,
     ExecutionStatus,
-    MimeBundle,
     Notice,
     StreamName,
 )
+from taskweaver_ext.cli.open_output import OpenOutput
 from taskweaver_ext.cli.screen import Screen
+from taskweaver_ext.tools.display_text import plain_display
 
 _READ_CHARACTERS = 1 << 20
-_STATUSES_TO_SAY = ("paused", "resumed", "limit")
+_STATUSES_TO_SAY = ("restarted", "paused", "resumed", "limit")
 _NOT_FOR_SCREENS = ("truncated", "display_skipped")
 """What these notices say is missing from a result has been shown all the same."""
 
@@ -40,34 +40,39 @@ class PlainView:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
+        self._output = OpenOutput(screen)
         self._said: set[str] = set()
 
     def show(self, event: events.ExecutionEvent) -> None:
         """Show an event when it happens."""
         match event:
             case events.OutputProduced() | events.LateOutput():
-                self._screen.write(event.stream, event.text)
-            case events.DisplayProduced() | events.DisplayUpdated():
-                self._show_display(event.bundle)
+                self._output.write(event.stream, event.text)
+            case events.DisplayProduced():
+                if text := plain_display(event.bundle):
+                    self._output.display(text, event.display_id)
+            case events.DisplayUpdated():
+                self._output.update(event.display_id, plain_display(event.bundle))
+            case events.OutputCleared():
+                self._output.clear(wait=event.wait)
             case events.LogRecorded():
-                self._screen.say(f"[{event.level}] {event.tag}: {event.message}")
+                self._say(f"[{event.level}] {event.tag}: {event.message}")
             case events.ArtifactProduced():
-                self._screen.say(f"[Saved] {event.artifact.file_name}")
+                self._say(f"[Saved] {event.artifact.file_name}")
             case events.StatusChanged():
                 if event.status in _STATUSES_TO_SAY:
                     self._said.add(event.detail)
-                    self._screen.say(f"[{event.status.capitalize()}] {event.detail}")
-            case events.OutputCleared() | events.InputRequested() | events.InputSettled():
-                pass
+                    self._say(f"[{event.status.capitalize()}] {event.detail}")
+            case events.InputRequested() | events.InputSettled():
+                self._output.forget()  # what is asked and typed stands below it
             case events.StatusReported() | events.ExecutionFinished():
                 pass  # how it ended `finish` knows better
             case _:
                 assert_never(event)
 
-    def _show_display(self, bundle: MimeBundle) -> None:
-        """Show a displayed object as text; an image is a saved file that was named already."""
-        if not bundle.keys() & IMAGE_SUFFIXES.keys() and "text/plain" in bundle:
-            self._screen.write("stdout", f"{bundle['text/plain']}\n")
+    def _say(self, line: str) -> None:
+        self._output.forget()
+        self._screen.say(line)
 
     def finish(self, result: ExecutionResult, notices: list[Notice]) -> None:
         """Say how it ended, unless it went well."""

@@ -14,6 +14,7 @@ from typing import TextIO
 
 from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.config import variables
+from taskweaver_ext.console.rows import cell_width
 from taskweaver_ext.text.terminal import TerminalFilter, message_text
 
 
@@ -41,6 +42,28 @@ class Screen:
             shown = target.filter.feed(text) if target.filter else text
             self._put(stream, shown)
             return self.failure is None
+
+    def is_terminal(self, stream: StreamName) -> bool:
+        """Whether a person sees the stream at once."""
+        return self._streams[stream].filter is not None
+
+    def take_back(self, lines: list[str]) -> bool:
+        """Erase the last lines on the terminal, given what is to be seen of them.
+
+        The last of them is the one that the cursor is in. Returns False, and does nothing, where
+        they have left the screen, or the terminal can only print.
+        """
+        columns, height = self._streams["stdout"].size()
+        if not columns:
+            return False
+        rows = sum(max(1, -(-cell_width(line) // columns)) for line in lines)
+        if rows >= height:
+            return False
+        with self._lock:
+            up = f"\x1b[{rows - 1}A" if rows > 1 else ""
+            self._put("stdout", f"\r{up}\x1b[J")
+            self._is_at_line_start = True
+        return True
 
     def say(self, line: str) -> None:
         """Show a line of our own on standard error."""
@@ -87,6 +110,16 @@ class _Stream:
         self._encoding = file.encoding if file else "utf-8"
         is_terminal = self._descriptor is not None and os.isatty(self._descriptor)
         self.filter = TerminalFilter(variables.wants_color()) if is_terminal else None
+
+    def size(self) -> tuple[int, int]:
+        """Columns and rows of a terminal that can move its cursor, else none."""
+        if self._descriptor is None or self.filter is None or variables.has_simple_terminal():
+            return 0, 0
+        try:
+            size = os.get_terminal_size(self._descriptor)
+        except OSError:
+            return 0, 0
+        return size.columns, size.lines
 
     def write(self, text: str) -> None:
         if self._descriptor is None:

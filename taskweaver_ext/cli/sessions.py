@@ -28,9 +28,9 @@ def _read_age(_ctx: click.Context, _parameter: click.Parameter, text: str | None
     return float(match[1]) * _SECONDS[match[2]]
 
 
-@click.group(short_help="List, show and delete the sessions of a project.")
+@click.group(short_help="List, show, export, import and delete the sessions of a project.")
 def command() -> None:
-    """List, show and delete the sessions of a project.
+    """List, show, export, import and delete the sessions of a project.
 
     `chat --resume` and `ask --resume` continue one. ID may be the beginning of an id.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import cast
 
@@ -43,6 +42,7 @@ def export(
     Works also while the session is open elsewhere. Large output is shortened in all but a bundle,
     which holds it whole.
     """
+    from taskweaver_ext.cli.screen import Screen
     from taskweaver_ext.session.export.export import (
         SUFFIXES,
         ExportFormat,
@@ -61,9 +61,12 @@ def export(
     saved = find_session(workspace_of(project), session_id)
     source = ExportSource(session_id=saved.session_id, folder=saved.folder, read=saved.events)
     if output == Path("-"):
+        screen = Screen()
         for piece in text_pieces(source, kind):
-            sys.stdout.buffer.write(piece.encode("utf-8", "replace"))
-        sys.stdout.flush()
+            if not screen.write("stdout", piece):
+                break
+        screen.close()
+        screen.say_failure()
         return
     path = output or Path(f"{saved.session_id}{SUFFIXES[kind]}")
     done = export_session(

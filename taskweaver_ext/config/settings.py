@@ -123,6 +123,8 @@ class ExecutionServiceConfig:
     """Modules that local kernels have imported before they start."""
     spare_kernels: int = field(default=0, metadata={"at_least": 0})
     """How many local kernels are started before they are needed."""
+    unresponsive_seconds: float = field(default=60.0, metadata={"at_least": 1})
+    """How long a kernel that lives may take to begin with code before it is replaced."""
     redact: bool = True
     """Whether sessions mask secrets in what code says: keys of the settings and of plugins, and
     what our variables keep from code."""

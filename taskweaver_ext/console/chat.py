@@ -12,6 +12,7 @@ from taskweaver_ext.chat.requests import parse_request
 from taskweaver_ext.console.commands import Commands
 from taskweaver_ext.console.completion import ChatCompleter
 from taskweaver_ext.console.display import Display
+from taskweaver_ext.console.output_block import OPEN_LINES
 from taskweaver_ext.console.prompt import Prompt, QuestionRefusedError
 from taskweaver_ext.console.request_runner import (
     NOT_RESUMED,
@@ -62,7 +63,8 @@ class ConsoleChat:
         painter = Painter(has_color)
         completer = ChatCompleter(lambda: self._prompt.mode, self._find_names)
         self._prompt = Prompt(painter, history_path, completer)
-        self._display = Display(screen, Transcript(*screen.size(), painter), self._prompt)
+        transcript = Transcript(*screen.size(), painter, open_lines=OPEN_LINES)
+        self._display = Display(screen, transcript, self._prompt)
         self._source = source
         self._first_words = first_words
         self._resume = resume

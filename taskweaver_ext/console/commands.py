@@ -56,6 +56,7 @@ class Commands:
             "resume": self._resume,
             "load": self._load,
             "save": self._save,
+            "export": self._export,
             "snapshot": self._snapshot,
             "restore": self._restore,
             "info": self._info,
@@ -165,6 +166,17 @@ class Commands:
         text = json.dumps(transcript, ensure_ascii=False, indent=2, default=str)
         path.write_text(text, encoding="utf-8", errors="replace")
         self._say(f"Saved {len(rounds)} round(s) to {path.absolute()}")
+
+    def _export(self, arguments: str) -> None:
+        words = _words(arguments)
+        names = [word for word in words if word != "--force"]
+        if len(names) != 1:
+            raise UsageError(
+                "/export [--force] FILE: its ending (.ipynb, .md, .html, .zip) decides."
+            )
+        path = Path(names[0]).expanduser()
+        done = self._runner.session.export(path, replaces="--force" in words)
+        self._say("\n".join([f"Exported to {done.path.absolute()}", *done.notes]))
 
     def _snapshot(self, arguments: str) -> None:
         words = _words(arguments)

@@ -19,7 +19,7 @@ _CHOICES: dict[str, Sequence[str]] = {
     "approve": ("ask", "auto", "deny"),
     "context": ("clear",),
 }
-_COMMANDS_WITH_FILES = ("load", "save")
+_COMMANDS_WITH_FILES = ("load", "save", "export")
 _WORD_BREAKS = " \t\n\"'=;|&<>()"
 
 

@@ -100,6 +100,8 @@ class Display:
         width, height = self._screen.size()
         self.transcript.resize(width, height)
         is_live = self._has_spinner and not self._has_ended and self._asked is None
+        if not is_live:
+            self.transcript.settle()
         live = self.transcript.live_rows(time.monotonic() - self._began) if is_live else []
         self._screen.update(self.transcript.pop_rows(), live)
         self._drawn_at = time.monotonic()

@@ -19,7 +19,7 @@ FRAMES: Mapping[StreamName, str] = {"stdout": " ┊   ", "stderr": " ┊ ! "}
 MAX_REMEMBERED = 100
 """How many executions are known by what they ran; older ones by their ids."""
 
-_TITLE_CELLS = 50
+TITLE_CELLS = 50
 
 NewBlock: TypeAlias = Callable[[Mapping[StreamName, str]], OutputBlock]
 
@@ -71,5 +71,5 @@ class LateOutputView:
         if self._current == post_id:
             return []
         self._current = post_id
-        title = clip(self._titles.get(post_id) or post_id, _TITLE_CELLS)
+        title = clip(self._titles.get(post_id) or post_id, TITLE_CELLS)
         return [self._painter.paint(f" ╭╌╌╌< late output of {title} >", DIM)]

@@ -1,7 +1,8 @@
 """What one execution wrote, as rows under the frame: finished ones, and those still changing.
 
-Output beyond `rows_in_full` rows is collapsed: the screen shows how much is hidden and the
-last `TAIL_ROWS` rows, and the hidden lines are kept for `/expand`. So a flood
+The last lines stay open for a while: displays are updated and output is cleared there
+(`open_items.py`). Output beyond `rows_in_full` rows is collapsed: the screen shows how much is
+hidden and the last `TAIL_ROWS` rows, and the hidden lines are kept for `/expand`. So a flood
 costs the screen next to nothing, and memory nothing at all: what is hidden is on the disk.
 """
 
@@ -10,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO
 
 from taskweaver_ext.ces.execution.results import StreamName
+from taskweaver_ext.console.open_items import Item, OpenItems
 from taskweaver_ext.console.rows import (
     DIM,
     ERROR_OUTPUT,
@@ -23,9 +25,11 @@ from taskweaver_ext.console.rows import (
     Painter,
     framed,
 )
-from taskweaver_ext.text.terminal import LineFolder
+from taskweaver_ext.text.terminal import LineFolder, fold
 
 ROWS_IN_FULL = 200
+OPEN_LINES = 12
+"""How many lines of running code stay open on a terminal."""
 TAIL_ROWS = 20
 PARTIAL_ROWS = 3
 """How much of a line that may still change is shown."""
@@ -94,6 +98,7 @@ class OutputBlock:
         *,
         number: int = 1,
         rows_in_full: int = ROWS_IN_FULL,
+        open_lines: int = 0,
         frames: Mapping[StreamName, str] = FRAMES,
     ) -> None:
         """Begin without output.
@@ -101,6 +106,7 @@ class OutputBlock:
         Args:
             number: What `/expand` calls it; 0 where there is no such command.
             rows_in_full: From here on output is collapsed.
+            open_lines: How many lines at the end can still be replaced or cleared.
             frames: What rows of each stream begin with.
         """
         self.width = width
@@ -110,17 +116,19 @@ class OutputBlock:
         self._painter = painter
         self._frames = frames
         self._rows_left = rows_in_full
+        self._open = OpenItems(open_lines)
+        self._is_clearing = False
         self._tail: deque[tuple[StreamName, str]] = deque(maxlen=TAIL_ROWS)
         # A multiple of the width: pieces of one long line then join without a gap.
         content = max(4, width - len(OUTPUT))
-        chars = _LINE_CHARS if width == NO_LIMIT else max(1, _LINE_CHARS // content) * content
-        self._folders: dict[StreamName, LineFolder] = {
-            stream: LineFolder(painter.has_color, max_line_chars=chars)
-            for stream in ("stdout", "stderr")
-        }
+        self._line_chars = (
+            _LINE_CHARS if width == NO_LIMIT else max(1, _LINE_CHARS // content) * content
+        )
+        self._begin_lines()
 
     def feed(self, stream: StreamName, text: str) -> list[str]:
-        """Take the next piece of output and return the rows it completed."""
+        """Take the next piece of output and return the rows that are final now."""
+        self._clear_if_due()
         rows: list[str] = []
         if lines := self._folders[stream].feed(text):
             for other, folder in self._folders.items():
@@ -128,15 +136,38 @@ class OutputBlock:
                     rows += self._receive(other, folder.release())
         return rows + self._receive(stream, lines)
 
+    def add(self, stream: StreamName, text: str, display_id: str | None = None) -> list[str]:
+        """Add a whole text, such as a display, on lines of its own; as `feed` does."""
+        self._clear_if_due()
+        rows = self._break_lines()
+        lines = fold(text, keep_colors=self._painter.has_color).rstrip("\n").split("\n")
+        return rows + self._finish(self._open.add(Item(stream, lines, display_id)))
+
+    def update(self, display_id: str, text: str) -> list[str]:
+        """Show something else in place of a display, or below where it cannot be replaced."""
+        self._clear_if_due()
+        lines = fold(text, keep_colors=self._painter.has_color).rstrip("\n").split("\n")
+        if self._open.replace(display_id, lines):
+            return []
+        return self.add("stdout", text, display_id)
+
+    def clear(self, *, wait: bool) -> None:
+        """Take away what has not become final; if so wanted, only when more comes."""
+        self._is_clearing = True
+        if not wait:
+            self._clear_if_due()
+
+    def settle(self) -> list[str]:
+        """Return the rows of complete lines that could still have changed."""
+        return self._finish(self._open.release())
+
     def break_line(self, stream: StreamName) -> list[str]:
         """Return the rows of a line that is not complete; what follows begins another."""
         return self._receive(stream, self._folders[stream].close())
 
     def close(self) -> list[str]:
         """Return the last rows: lines that were never completed, and the end of what is hidden."""
-        rows: list[str] = []
-        for stream in self._folders:
-            rows += self.break_line(stream)
+        rows = [*self._break_lines(), *self.settle()]
         if self.hidden is not None:
             rows += [*self._notice(), *self._tail_rows(TAIL_ROWS)]
         return rows
@@ -149,7 +180,12 @@ class OutputBlock:
 
     def live_rows(self, height: int) -> list[str]:
         """What may still change, in at most `height` rows."""
-        rows: list[str] = []
+        rows = [
+            row
+            for item in self._open
+            for line in item.lines
+            for row in self._framed(item.stream, line)
+        ]
         for stream, folder in self._folders.items():
             for line in folder.open_lines:
                 rows += self._framed(stream, line)[-PARTIAL_ROWS:]
@@ -158,7 +194,28 @@ class OutputBlock:
             rows = [*self._notice(), *self._tail_rows(min(TAIL_ROWS, max(1, room))), *rows]
         return rows[-max(1, height) :]
 
+    def _begin_lines(self) -> None:
+        self._folders: dict[StreamName, LineFolder] = {
+            stream: LineFolder(self._painter.has_color, max_line_chars=self._line_chars)
+            for stream in ("stdout", "stderr")
+        }
+
+    def _break_lines(self) -> list[str]:
+        return [row for stream in self._folders for row in self.break_line(stream)]
+
+    def _clear_if_due(self) -> None:
+        if self._is_clearing:
+            self._is_clearing = False
+            self._open.clear()
+            self._begin_lines()
+
     def _receive(self, stream: StreamName, lines: list[str]) -> list[str]:
+        return self._finish(self._open.add_lines(stream, lines))
+
+    def _finish(self, items: Iterable[Item]) -> list[str]:
+        return [row for item in items for row in self._finished_rows(item.stream, item.lines)]
+
+    def _finished_rows(self, stream: StreamName, lines: list[str]) -> list[str]:
         rows: list[str] = []
         for number, line in enumerate(lines):
             if self._rows_left <= 0:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import cast
 
+from taskweaver_ext.ces.execution.events import DisplayProduced, DisplayUpdated, ExecutionEvent
 from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from taskweaver_ext.chat.requests import Mode, parse_request
 from taskweaver_ext.console.commands import Commands
-from taskweaver_ext.console.execution_text import ExecutionText
+from taskweaver_ext.console.execution_notes import ExecutionNotes
+from taskweaver_ext.console.late_output_view import TITLE_CELLS
 from taskweaver_ext.console.request_runner import RequestRunner
-from taskweaver_ext.console.rows import NO_LIMIT, Painter
+from taskweaver_ext.console.rows import NO_LIMIT, Painter, clip
 from taskweaver_ext.console.transcript import Transcript
-from taskweaver_ext.conversation import PostId, RoundId
+from taskweaver_ext.conversation import AttachmentType, PostId, RoundId
 from taskweaver_ext.events.types import (
+    AttachmentExtra,
     EventExtra,
     ExecutionEventExtra,
     ExecutionOutputExtra,
@@ -24,6 +27,36 @@ from taskweaver_ext.events.types import (
     SessionEventType,
 )
 from taskweaver_ext.roles.base.role import USER
+from taskweaver_ext.tools.display_text import plain_display
+
+
+class _OwnRun:
+    """Code of the user's own: it writes as it is; what else it does gets lines of its own."""
+
+    def __init__(self, write: Callable[[StreamName, str], object]) -> None:
+        self.title = ""
+        """The first line of its code."""
+        self._write = write
+        self._notes = ExecutionNotes()
+        self._is_mid_line = False
+
+    def output(self, stream: StreamName, text: str) -> None:
+        """Pass on what it wrote."""
+        self._is_mid_line = not text.endswith("\n")
+        self._write(stream, text)
+
+    def event(self, event: ExecutionEvent) -> None:
+        """Say what else it does; what is printed stays, so an update is one more display."""
+        if isinstance(event, DisplayProduced | DisplayUpdated):
+            self._add("stdout", plain_display(event.bundle))
+        for stream, text in self._notes.notes_on(event):
+            self._add(stream, text)
+
+    def _add(self, stream: StreamName, text: str) -> None:
+        if text:
+            start = "\n" if self._is_mid_line else ""
+            self._is_mid_line = False
+            self._write(stream, f"{start}{text.rstrip()}\n")
 
 
 class PlainTranscript(Transcript):
@@ -42,32 +75,38 @@ class PlainTranscript(Transcript):
             NO_LIMIT, 24, Painter(has_color=False), rows_in_full=NO_LIMIT, on_answer=on_answer
         )
         self._write = write
-        self._own_posts: dict[PostId, ExecutionText] = {}
+        self._own_posts: dict[PostId, _OwnRun] = {}
         """Also those that have ended: what they started may still write."""
+        self._late_run: _OwnRun | None = None
+        """Whose late output was written last, with nothing else since."""
 
     def handle_post(
         self, type: PostEventType, msg: str, extra: EventExtra, post_id: PostId, round_id: RoundId
     ) -> None:
         """Hear what happened to a post."""
         if type is PostEventType.post_start and cast(RoleExtra, extra)["role"] == USER:
-            self._own_posts[post_id] = ExecutionText()
-        text = self._own_posts.get(post_id)
-        if text is None:
+            self._own_posts[post_id] = _OwnRun(self._write)
+        run = self._own_posts.get(post_id)
+        if run is None:
             super().handle_post(type, msg, extra, post_id, round_id)
+        elif type is PostEventType.post_attachment_update:
+            if cast(AttachmentExtra, extra)["type"] is AttachmentType.reply_content:
+                run.title = run.title or msg.strip().partition("\n")[0]
         elif type is PostEventType.post_execution_output:
+            self._late_run = None
             output = cast(ExecutionOutputExtra, extra)
-            text.wrote(output["text"])
-            self._write(output["stream"], output["text"])
+            run.output(output["stream"], output["text"])
         elif type is PostEventType.post_execution_event:
-            lines = text.lines_of(cast(ExecutionEventExtra, extra)["event"])
-            if lines is not None:
-                self._write(*lines)
+            run.event(cast(ExecutionEventExtra, extra)["event"])
 
     def handle_session(self, type: SessionEventType, msg: str, extra: EventExtra) -> None:
         """Hear what happened to the session."""
         if type is SessionEventType.session_late_output:
             late = cast(LateOutputExtra, extra)
-            if PostId(late["execution_id"]) in self._own_posts:
+            if run := self._own_posts.get(PostId(late["execution_id"])):
+                if run is not self._late_run:
+                    self._late_run = run
+                    self.say(f"[Late output of {clip(run.title, TITLE_CELLS)}]")
                 self._write(late["stream"], late["text"])
                 return
         super().handle_session(type, msg, extra)

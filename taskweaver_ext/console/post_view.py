@@ -10,10 +10,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from taskweaver_ext.approval import ApprovalRequest
-from taskweaver_ext.ces.execution.events import ExecutionEvent
+from taskweaver_ext.ces.execution.events import (
+    DisplayProduced,
+    DisplayUpdated,
+    ExecutionEvent,
+    OutputCleared,
+)
 from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
-from taskweaver_ext.console.execution_text import ExecutionText
+from taskweaver_ext.console.execution_notes import ExecutionNotes
 from taskweaver_ext.console.output_block import OutputBlock
+from taskweaver_ext.console.panel_text import (
+    describe_contract,
+    describe_status,
+    describe_timings,
+)
 from taskweaver_ext.console.plan_filter import PlanFilter
 from taskweaver_ext.console.rows import (
     BOLD,
@@ -26,7 +36,6 @@ from taskweaver_ext.console.rows import (
     RED,
     YELLOW,
     Painter,
-    cell_width,
     framed,
 )
 from taskweaver_ext.console.text_block import TextBlock
@@ -34,6 +43,7 @@ from taskweaver_ext.conversation import UNKNOWN_ROLE, AttachmentId, AttachmentTy
 from taskweaver_ext.events.types import AttachmentExtra, CodeExecExtra
 from taskweaver_ext.roles.base.role import USER
 from taskweaver_ext.text.terminal import message_text
+from taskweaver_ext.tools.display_text import plain_display
 
 _NOT_SHOWN = {AttachmentType.reply_type, AttachmentType.shared_memory_entry}
 _PLANS = {AttachmentType.init_plan, AttachmentType.plan}
@@ -89,7 +99,7 @@ class PostView:
         self._plan: AttachmentExtra | None = None
         """The plan that is being written."""
         self._has_output = False
-        self._execution_text = ExecutionText()
+        self._notes = ExecutionNotes()
         self._status_shown = False
         self._timings = ""
         self._verdict = ""
@@ -129,6 +139,8 @@ class PostView:
         if text and kind in _PLANS:
             self._plan = extra
             text = self._plans.feed(text)
+        if kind is AttachmentType.artifact_paths:
+            text = "\n".join(path for path in text.split("\n") if not self._notes.has_named(path))
         if kind in _NOT_SHOWN or (is_code and (self._is_of_user or self._repeats("reply"))):
             return
         if kind is AttachmentType.stop:
@@ -142,19 +154,38 @@ class PostView:
 
     def output(self, stream: StreamName, text: str, execution_id: ExecutionId) -> None:
         """Show what running code wrote."""
-        self._begin_frame()
-        if not isinstance(self._open, OutputBlock) or self._open_key != execution_id:
-            self._finish_open()
-            self._open, self._open_key = self._new_output(self._width), execution_id
-        self._has_output = True
-        self._execution_text.wrote(text)
-        self.rows += self._open.feed(stream, text)
+        self.rows += self._output_block(execution_id).feed(stream, text)
 
     def execution_event(self, event: ExecutionEvent) -> None:
         """Show what else running code does."""
-        if lines := self._execution_text.lines_of(event):
-            stream, text = lines
-            self.output(stream, text, event.execution_id)
+        match event:
+            case DisplayProduced():
+                if text := plain_display(event.bundle):
+                    block = self._output_block(event.execution_id)
+                    self.rows += block.add("stdout", text, event.display_id)
+            case DisplayUpdated():
+                block = self._output_block(event.execution_id)
+                self.rows += block.update(event.display_id, plain_display(event.bundle))
+            case OutputCleared():
+                if isinstance(self._open, OutputBlock):
+                    self._open.clear(wait=event.wait)
+            case _:
+                for stream, text in self._notes.notes_on(event):
+                    self.rows += self._output_block(event.execution_id).add(stream, text)
+
+    def settle(self) -> None:
+        """Let what is complete be final."""
+        if isinstance(self._open, OutputBlock):
+            self.rows += self._open.settle()
+
+    def _output_block(self, execution_id: ExecutionId) -> OutputBlock:
+        """The block of an execution, which is open from now on."""
+        self._begin_frame()
+        self._has_output = True
+        if not isinstance(self._open, OutputBlock) or self._open_key != execution_id:
+            self._finish_open()
+            self._open, self._open_key = self._new_output(self._width), execution_id
+        return self._open
 
     def code_exec(self, text: str, extra: CodeExecExtra) -> None:
         """Show a piece of the code being written and run."""
@@ -166,7 +197,7 @@ class PostView:
             case "code_exec.code":
                 self._show_code(text, extra)
             case "code_exec.contract":
-                self._show_contract(extra.get("payload") or {})
+                self.item("contract", describe_contract(extra.get("payload") or {}))
             case "code_exec.status":
                 self._receive_status(extra.get("payload") or {})
 
@@ -287,35 +318,13 @@ class PostView:
             if extra["completed"]:
                 self._finish_open()
 
-    def _show_contract(self, payload: Mapping[str, Any]) -> None:
-        files = payload.get("contract") or []
-        table = [
-            [str(file.get(name) or "") for name in ("filename", "mime", "visibility")]
-            for file in files
-        ]
-        widths = [max(map(cell_width, column)) for column in zip(*table, strict=True)]
-        lines = []
-        for cells, file in zip(table, files, strict=True):
-            padded = [
-                cell + " " * (width - cell_width(cell))
-                for cell, width in zip(cells, widths, strict=True)
-            ]
-            lines.append("  ".join([*padded, str(file.get("description") or "")]).rstrip())
-        count = f"{len(files)} file{'s' if len(files) != 1 else ''} promised"
-        self.item("contract", "\n".join([count, *lines]))
-
     def _receive_status(self, payload: Mapping[str, Any]) -> None:
-        status = payload.get("status")
-        self.status = {"gen": "writing code", "exec": "running code"}.get(str(status), "")
-        timings = payload.get("timings") or {}
-        parts = [
-            f"{what} in {timings[name] / 1000:.1f} s"
-            for name, what in (("codegen", "written"), ("exec", "ran"))
-            if timings.get(name) is not None
-        ]
-        self._timings = ", ".join(parts) if status in ("done", "error") else ""
+        self.status = describe_status(payload)
+        self._timings = describe_timings(payload)
         error = payload.get("error")
-        if status == "error" and isinstance(error, Mapping) and not self._status_shown:
+        if self._status_shown or payload.get("status") != "error":
+            return
+        if isinstance(error, Mapping):
             self._finish_open()
             if not error.get("managed"):
                 self.item("error", str(error.get("message") or error.get("code")), color=RED)

@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 
 from taskweaver_ext.approval import ApprovalAnswer, ApprovalRequest
 from taskweaver_ext.ces.execution.executor import OnInput
-from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.execution.results import ExecutionResult
 from taskweaver_ext.ces.sessions.snapshot_file import VARIABLES_FILE
 from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.console.display import Display
@@ -33,9 +33,6 @@ _SUGGEST_KILLING_SECONDS = 3.0
 """How long what was interrupted may take before we speak of killing it; a shell does so itself."""
 
 _CANCELLED = "[Cancelled]"
-_NOT_FOR_SCREENS = ("truncated", "display_skipped")
-"""What these notices miss is collapsed or in the file that is named anyway."""
-
 T = TypeVar("T")
 
 
@@ -135,7 +132,8 @@ class RequestRunner:
         result = self._on_execution_thread(run, session)
         if self.is_abandoned:
             return result
-        self._say_what_matters(result)
+        for path in result.full_output_paths.values():
+            self.display.say(f"[Whole output] {path}", color=DIM)
         if session.shares_runs:
             self.display.say(" ◆ in the agent's context (/context)", color=DIM)
         return result
@@ -320,18 +318,6 @@ class RequestRunner:
             self.display.say_soon(
                 "It has not ended yet. Ctrl-C again kills it, and variables are lost.",
                 color=YELLOW,
-            )
-
-    def _say_what_matters(self, result: ExecutionResult) -> None:
-        for notice in result.notices:
-            if notice.kind not in _NOT_FOR_SCREENS:
-                self.display.say(f"[Notice] {notice.message}", color=YELLOW)
-        for path in result.full_output_paths.values():
-            self.display.say(f"[Whole output] {path}", color=DIM)
-        if result.status is ExecutionStatus.DIED:
-            how = result.death.detail if result.death else "its end is unknown"
-            self.display.say(
-                f"[Died] The kernel is gone ({how}); its variables are lost.", color=RED
             )
 
     def _ask_approval(self, request: ApprovalRequest) -> ApprovalAnswer:

@@ -62,6 +62,7 @@ class Transcript(SessionEventHandlerBase):
         painter: Painter,
         *,
         rows_in_full: int = ROWS_IN_FULL,
+        open_lines: int = 0,
         on_answer: Callable[[str], object] | None = None,
         can_expand: bool = True,
     ) -> None:
@@ -69,6 +70,8 @@ class Transcript(SessionEventHandlerBase):
 
         Args:
             rows_in_full: How much output of an execution is shown before it is collapsed.
+            open_lines: How many lines of running code stay among the live rows, where they can
+                still be replaced or cleared.
             on_answer: Takes answers for the user; without it they are drawn as Markdown.
             can_expand: Whether a person can ask for what was collapsed.
         """
@@ -83,10 +86,11 @@ class Transcript(SessionEventHandlerBase):
         self._width = width
         self._height = height
         self._rows_in_full = rows_in_full
+        self._open_lines = open_lines
         self._can_expand = can_expand
         self._on_answer = on_answer or self._draw_answer
         self._posts: dict[PostId, PostView] = {}
-        self._late = LateOutputView(painter, lambda frames: self._new_output(self._width, frames))
+        self._late = LateOutputView(painter, self._new_late_output)
         self._step = ""
         self._plans = PlanFilter()
         self._failure = ""
@@ -118,7 +122,7 @@ class Transcript(SessionEventHandlerBase):
             self._late.end_frame()
             role = cast(RoleExtra, extra)["role"]
             self._posts[post_id] = PostView(
-                role, self._width, self.painter, self._new_output, self._plans
+                role, self._width, self.painter, self._new_open_output, self._plans
             )
         post = self._posts.get(post_id)
         if post is None:
@@ -193,6 +197,12 @@ class Transcript(SessionEventHandlerBase):
             post.show_approval(request)
             self._collect_from(post)
 
+    def settle(self) -> None:
+        """Let all that is complete be final: live rows are not to be seen."""
+        for post in self._posts.values():
+            post.settle()
+            self._collect_from(post)
+
     def live_rows(self, seconds: float) -> list[str]:
         """What is drawn below the finished rows while something has been running so long."""
         post = self._current_post()
@@ -213,13 +223,24 @@ class Transcript(SessionEventHandlerBase):
             block.forget()
         self._expandable.clear()
 
-    def _new_output(self, width: int, frames: Mapping[StreamName, str] = FRAMES) -> OutputBlock:
+    def _new_open_output(self, width: int) -> OutputBlock:
+        # More open lines than are seen would only come to light when they are final.
+        open_lines = min(self._open_lines, max(0, self._height // 2 - 1))
+        return self._new_output(width, FRAMES, open_lines)
+
+    def _new_late_output(self, frames: Mapping[StreamName, str]) -> OutputBlock:
+        return self._new_output(self._width, frames, open_lines=0)
+
+    def _new_output(
+        self, width: int, frames: Mapping[StreamName, str], open_lines: int
+    ) -> OutputBlock:
         self._output_count += 1
         block = OutputBlock(
             width,
             self.painter,
             number=self._output_count if self._can_expand else 0,
             rows_in_full=self._rows_in_full,
+            open_lines=open_lines,
             frames=frames,
         )
         self._expandable.append(block)

@@ -22,6 +22,7 @@ from taskweaver_ext.events.journal_lines import (
     FORMAT,
     JOURNAL,
     LONGEST_HEADER,
+    RECORDS,
     line_of,
     line_of_event,
 )
@@ -57,6 +58,7 @@ class Journal:
         """
         self._folder = folder
         self._path = folder / JOURNAL
+        self._records = folder / RECORDS
         self._on_failure = on_failure
         self._has_failed = False
         self._untold = ""
@@ -85,7 +87,7 @@ class Journal:
         """Write down an event; what cannot be written is said, and costs only the journal."""
         if not self._retry_at or time.monotonic() >= self._retry_at:
             try:
-                line = line_of_event(event, self._folder)
+                line = line_of_event(event, self._records)
             except Exception:  # what roles of a project's own attach can be anything
                 _logger.exception("Event %d is left out of the journal", event.seq)
                 return

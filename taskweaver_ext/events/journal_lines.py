@@ -34,11 +34,11 @@ _MAX_TEXT_BYTES = 1 << 24
 _STREAMS = ("stdout", "stderr")
 
 
-def line_of_event(event: TaskWeaverEvent, folder: Path) -> bytes:
-    """Return the line of an event; what the record in `folder` has is left to the record."""
+def line_of_event(event: TaskWeaverEvent, records: Path) -> bytes:
+    """Return the line of an event; text that its execution's record has is left to that."""
     values = event_to_json(event)
     is_output = event.t is PostEventType.post_execution_output
-    if is_output and _is_recorded(values["extra"], folder):
+    if is_output and _is_recorded(values["extra"], records):
         values.pop("msg", None)
     return line_of(values)
 
@@ -69,8 +69,8 @@ class RecordTexts:
     Belongs to one thread.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, records: Path) -> None:
+        self._records = records
         self._path: Path | None = None
         self._descriptor: int | None = None
         self.missing = 0
@@ -78,7 +78,7 @@ class RecordTexts:
 
     def read(self, extra: Mapping[str, Any]) -> str:
         """Return the text that an event of output refers to, or what is left of it."""
-        path, offset, size = _place(extra, self._folder), extra.get("offset"), extra.get("size")
+        path, offset, size = _place(extra, self._records), extra.get("offset"), extra.get("size")
         if path is None or not _is_count(offset) or not _is_count(size):
             self.missing += 1
             return ""
@@ -119,20 +119,20 @@ def event_of_line(line: bytes, texts: RecordTexts) -> TaskWeaverEvent | None:
     return event if event.seq > 0 else None
 
 
-def _is_recorded(extra: Mapping[str, Any], folder: Path) -> bool:
-    path, end = _place(extra, folder), extra["offset"] + extra.get("size", 0)
+def _is_recorded(extra: Mapping[str, Any], records: Path) -> bool:
+    path, end = _place(extra, records), extra["offset"] + extra.get("size", 0)
     try:
         return path is not None and "size" in extra and path.stat().st_size >= end
     except OSError:
         return False
 
 
-def _place(extra: Mapping[str, Any], folder: Path) -> Path | None:
+def _place(extra: Mapping[str, Any], records: Path) -> Path | None:
     """Return the file of a record, which is a name of ours and no way to another folder."""
     execution_id, stream = extra.get("execution_id"), extra.get("stream")
     if not isinstance(execution_id, str) or not NAME.fullmatch(execution_id):
         return None
-    return folder / RECORDS / f"{execution_id}.{stream}" if stream in _STREAMS else None
+    return records / f"{execution_id}.{stream}" if stream in _STREAMS else None
 
 
 def _is_count(value: object) -> TypeGuard[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -25,6 +25,7 @@ from taskweaver_ext.events.journal_lines import (
     JOURNAL,
     LONGEST_HEADER,
     OUTPUT_START,
+    RECORDS,
     RecordTexts,
     event_of_line,
     parsed_object,
@@ -62,7 +63,7 @@ class JournalReader(Closeable):
                 f"The folder {folder} has no journal that can be read ({error.strerror})."
             ) from error
         self._lines = LinesOfFile(self._descriptor)
-        self._texts = RecordTexts(folder)
+        self._texts = RecordTexts(folder / RECORDS)
         self.skipped_lines = 0
         """How many lines made no sense so far."""
         try:
@@ -123,10 +124,21 @@ class JournalReader(Closeable):
         """
         return self._events(self._offset_of(after), after, with_output=with_output)
 
+    def events_of(self, *kinds: EventType) -> Iterator[TaskWeaverEvent]:
+        """Give the events of some kinds, oldest first, without parsing the others."""
+        last = 0
+        for line in self._lines.beginning_with(_starts_of(kinds)):
+            event = event_of_line(line, self._texts)
+            if event is None or not last < event.seq <= self.last_seq:
+                self.skipped_lines += 1
+                continue
+            last = event.seq
+            yield event
+
     def numbers_of(self, kind: EventType) -> list[int]:
-        """Give the numbers of all events of a kind, oldest first, without reading the others."""
-        lines = self._lines.backward_beginning_with(f'{{"event":"{kind.value}",'.encode())
-        numbers = [seq_of(line) for line in lines]
+        """Give the numbers of all events of a kind, oldest first."""
+        [start] = _starts_of([kind])
+        numbers = [seq_of(line) for line in self._lines.backward_beginning_with(start)]
         return [number for number in reversed(numbers) if number]
 
     def last_page(self, max_events: int) -> list[TaskWeaverEvent]:
@@ -216,6 +228,11 @@ class JournalReader(Closeable):
             if (seq := seq_of(line)) is not None:
                 numbers.append(seq)
         return (start, median_low(numbers)) if numbers else None
+
+
+def _starts_of(kinds: Iterable[EventType]) -> tuple[bytes, ...]:
+    """How the lines of events of these kinds begin."""
+    return tuple(f'{{"event":"{kind.value}",'.encode() for kind in kinds)
 
 
 def _is_nonsense(line: bytes) -> bool:

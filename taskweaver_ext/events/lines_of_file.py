@@ -53,6 +53,22 @@ class LinesOfFile:
             if position - start > self._max_line_bytes:
                 parts, start, is_left_out = [], position, True
 
+    def beginning_with(self, prefixes: tuple[bytes, ...]) -> Iterator[bytes]:
+        """Give the complete lines that begin with one of these, oldest first, at little cost."""
+        parts: list[bytes] = []
+        position, size, is_left_out = 0, 0, False
+        while block := self._read(position, self._block_bytes):
+            position += len(block)
+            first, *others = block.split(b"\n")
+            parts.append(first)
+            size += len(first)
+            if others:
+                lines = [b"" if is_left_out else b"".join(parts), *others[:-1]]
+                yield from [line for line in lines if line.startswith(prefixes)]
+                parts, size, is_left_out = others[-1:], len(others[-1]), False
+            elif size > self._max_line_bytes:
+                parts, size, is_left_out = [], 0, True
+
     def backward(self) -> Iterator[Place]:
         """Give the complete lines, newest first, but for empty ones."""
         position = self.end() - 1

@@ -20,7 +20,7 @@ import stat
 import subprocess
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,23 +93,42 @@ def disown_folder(folder: Path) -> None:
     (folder / _OWNER).unlink(missing_ok=True)
 
 
-class GivenFolder:
-    """A folder that the caller has given, or else one of our own, which `close` removes."""
+class TemporaryFolder:
+    """A folder of our own that is removed when nothing refers to this object any more."""
 
-    def __init__(self, folder: str | Path | None) -> None:
-        self._remove: Callable[[], object] = lambda: None
-        if folder is not None:
-            self.path = Path(folder).absolute()
-            return
+    def __init__(self) -> None:
+        """Make it; raises OSError."""
         self.path = make_owned_folder()
-        # Also when it is not closed.
-        self._remove = weakref.finalize(
-            self, not_in_forks(shutil.rmtree), self.path, ignore_errors=True
-        )
+        weakref.finalize(self, not_in_forks(shutil.rmtree), self.path, ignore_errors=True)
+
+    def __deepcopy__(self, _copied: object) -> TemporaryFolder:
+        return self
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """Another process cannot keep it."""
+        return type(None), ()
+
+
+class GivenFolder:
+    """A folder that the caller has given, or else one of our own.
+
+    After `close` one of our own is there for as long as something refers to `temporary`.
+    """
+
+    def __init__(self, folder: str | Path | GivenFolder | None) -> None:
+        self.path: Path
+        self.temporary: TemporaryFolder | None = None
+        if isinstance(folder, GivenFolder):
+            self.temporary, self.path = folder.temporary, folder.path
+        elif folder is not None:
+            self.path = Path(folder).absolute()
+        else:
+            self.temporary = TemporaryFolder()
+            self.path = self.temporary.path
 
     def close(self) -> None:
-        """Remove it if it is ours."""
-        self._remove()
+        """Let go of it."""
+        self.temporary = None
 
 
 def owned_parents() -> list[Path]:

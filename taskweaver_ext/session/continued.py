@@ -12,6 +12,7 @@ from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.emitter import SessionEventEmitter
 from taskweaver_ext.events.journal import Journal
 from taskweaver_ext.events.journal_lines import JOURNAL
+from taskweaver_ext.events.journal_reader import JournalReader
 from taskweaver_ext.events.types import (
     EventExtra,
     EventScope,
@@ -23,8 +24,7 @@ from taskweaver_ext.events.types import (
 )
 from taskweaver_ext.machine.private_files import make_private_folder
 from taskweaver_ext.session.old_rounds import events_of_rounds, round_files
-from taskweaver_ext.session.rebuilt import CUT_OFF, RebuiltSession
-from taskweaver_ext.session.saved import SavedSession
+from taskweaver_ext.session.rebuilt import CUT_OFF, NEEDED_KINDS, RebuiltSession
 
 _UNFINISHED = "journal.part"
 
@@ -44,7 +44,8 @@ def open_journal(
     if not journal.last_seq:
         return journal, RebuiltSession()
     try:
-        return journal, RebuiltSession.of(SavedSession(folder).events(with_output=False))
+        with JournalReader(folder) as reader:
+            return journal, RebuiltSession.of(reader.events_of(*NEEDED_KINDS))
     except BaseException:
         journal.close()
         raise

@@ -18,9 +18,10 @@ _log = logging.getLogger(__name__)
 
 
 def session_folders(workspace: Path) -> list[Path]:
-    """The folders of all sessions of a workspace."""
+    """The folders of all sessions of a workspace; links to others are none."""
     try:
-        return sorted(path for path in (workspace / "sessions").iterdir() if path.is_dir())
+        found = (workspace / "sessions").iterdir()
+        return sorted(path for path in found if path.is_dir() and not path.is_symlink())
     except OSError:
         return []
 

@@ -18,6 +18,7 @@ from taskweaver_ext.events.types import (
     AnsweredExtra,
     CodeExecExtra,
     ContextExtra,
+    EventType,
     MemoryExtra,
     NewPostExtra,
     PostEventType,
@@ -49,6 +50,23 @@ FRESH_KERNEL = (
 """Told to people, once `VARIABLES_LOST` is on its way."""
 
 
+NEEDED_KINDS: tuple[EventType, ...] = (
+    SessionEventType.session_context_update,
+    SessionEventType.session_memory_update,
+    SessionEventType.session_notice,
+    SessionEventType.session_question,
+    SessionEventType.session_answered,
+    RoundEventType.round_start,
+    RoundEventType.round_new_post,
+    RoundEventType.round_error,
+    RoundEventType.round_end,
+    PostEventType.post_start,
+    PostEventType.post_end,
+    PostEventType.post_code_exec,
+)
+"""The events that say something here; those of posts that grow, the most by far, do not."""
+
+
 @dataclass(slots=True)
 class RebuiltSession:
     """What the events of a session come to."""
@@ -70,7 +88,7 @@ class RebuiltSession:
 
     @staticmethod
     def of(events: Iterable[TaskWeaverEvent]) -> RebuiltSession:
-        """Rebuild a session from all of its events; `post_execution_output` is not needed."""
+        """Rebuild a session from its events, of which only `NEEDED_KINDS` matter."""
         rebuilt = RebuiltSession()
         for event in events:
             rebuilt.receive(event)
@@ -125,6 +143,8 @@ class RebuiltSession:
 
     def _start_round(self, event: TaskWeaverEvent) -> None:
         details = cast(RoundStartExtra, event.extra)
+        if self.open_round is not None:  # its end is missing, where a disk was full
+            self.open_round.change_round_state("failed")
         started = Round.create(details["user_query"], id=event.round_id)
         self.rounds.append(started)
         self.open_round = started

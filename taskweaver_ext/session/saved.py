@@ -52,7 +52,10 @@ class SavedSession:
         self.session_id = folder.name
         self.created_at = 0.0
         """When the session began, in seconds since 1970."""
-        self._has_journal = (folder / JOURNAL).exists()
+        try:
+            self._has_journal = (folder / JOURNAL).exists()
+        except OSError as error:
+            raise SessionError(f"{folder} cannot be read: {error.strerror}.") from error
         if self._has_journal:
             with JournalReader(folder) as reader:
                 self.created_at = reader.created_at
@@ -120,8 +123,10 @@ def summarise(folder: Path) -> SessionSummary:
 
 def list_sessions(workspace: Path) -> list[SessionSummary]:
     """Return all sessions of a workspace, the one that was used last first."""
-    found = (summarise(folder) for folder in session_folders(workspace) if folder.is_dir())
-    return sorted(found, key=lambda one: one.last_used_at, reverse=True)
+    found = [(folder, summarise(folder)) for folder in session_folders(workspace)]
+    # Another process may delete one meanwhile.
+    there = [summary for folder, summary in found if folder.is_dir()]
+    return sorted(there, key=lambda one: one.last_used_at, reverse=True)
 
 
 def find_folder(workspace: Path, id_or_prefix: str) -> Path:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from taskweaver_ext.ces.execution.artifacts import IMAGE_SUFFIXES
 from taskweaver_ext.ces.inside.kernel.plugin_api import STATUS_MIME
 from taskweaver_ext.text.html_markdown import html_to_markdown
 
@@ -79,6 +80,11 @@ def read_display(bundle: Mapping[str, Any]) -> DisplayText:
         outputs.append(MarkdownOutput(markdown))
     text = _text_of(bundle)
     return DisplayText(text + "\n" if text and not text.endswith("\n") else text, tuple(outputs))
+
+
+def plain_display(bundle: Mapping[str, Any]) -> str:
+    """The text of a display for a terminal; none of a picture, whose file is named instead."""
+    return "" if bundle.keys() & IMAGE_SUFFIXES.keys() else read_display(bundle).text
 
 
 def _text_of(bundle: Mapping[str, Any]) -> str:

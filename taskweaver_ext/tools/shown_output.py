@@ -28,9 +28,10 @@ MAX_OUTPUTS = 200
 
 @dataclass(slots=True)
 class _Part:
-    """A line, or a display."""
+    """Lines that came at once, or a display."""
 
     text: str
+    is_display: bool = False
     display_id: str | None = None
 
 
@@ -85,7 +86,7 @@ class ShownOutput:
         self._end_lines()
         room = min(self._max_chars, self._max_chars if max_chars is None else max_chars)
         head, tail = (
-            "\n".join(part.text for part in parts if part.text)
+            "\n".join(part.text for part in parts if part.text or not part.is_display)
             for parts in (self._parts[: self._gap], self._parts[self._gap :])
         )
         if not self._left_out:
@@ -143,7 +144,7 @@ class ShownOutput:
         for output in display.outputs:
             self._keep(event.display_id, output)
         text = fold(display.text).rstrip("\n")
-        return _Part(shorten_middle(text, self._max_chars), event.display_id)
+        return _Part(shorten_middle(text, self._max_chars), True, event.display_id)
 
     def _keep(self, display_id: str | None, output: StructuredOutput) -> None:
         if len(self._outputs) < MAX_OUTPUTS:
@@ -155,9 +156,7 @@ class ShownOutput:
         for other, folder in self._folders.items():
             if other != stream:  # what was complete before stays above
                 lines = [*folder.release(), *lines]
-        self._parts += map(_Part, lines)
-        self._size += sum(map(len, lines)) + len(lines)
-        self._leave_out_middle()
+        self._append(_Part("\n".join(lines)))
 
     def _append(self, part: _Part) -> None:
         self._parts.append(part)

@@ -62,11 +62,13 @@ def test_a_saved_session_has_all_that_was_seen_also_what_the_agent_has_forgotten
         "plan something 好",
         "/context clear",
         "/save saved.json",
+        "/export session.ipynb",
     ]
 
     done = run_piped(project, "\n".join(requests))
 
     assert "Saved 4 round(s)" in done.stderr
+    assert "from python" in (project / "session.ipynb").read_text()
     text = (project / "saved.json").read_text()
     python, shell, failing, agent = json.loads(text)["rounds"]
     assert python["user_query"] == "print('from', 'python')"
@@ -95,6 +97,8 @@ def test_a_misused_command_says_how_it_is_meant(project: Path) -> None:
         "/load 'unclosed": "No closing quotation",
         "/save two words": "takes one file",
         "/save /nowhere/x": "/nowhere/x: No such file or directory",
+        "/export": "/export [--force] FILE",
+        "/export x.docx": "Let its name end in .ipynb, .md, .html, .zip",
         "/mode elf": "/mode agent|python|shell",
         "/expand x": "/expand [NUMBER]",
         "/expand 9": "Nothing like that was collapsed",

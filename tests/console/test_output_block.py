@@ -194,3 +194,32 @@ def test_a_full_disk_costs_the_hidden_lines_and_nothing_else() -> None:
     [[notice]] = block.hidden.rows(80, Painter(has_color=False))
     assert notice == " │   These lines were not kept: No space left on device."
     block.forget()
+
+
+def test_open_lines_can_be_replaced_and_cleared_until_they_are_final() -> None:
+    block = OutputBlock(40, PLAIN, open_lines=3)
+
+    rows = [*block.add("stdout", "0 %", "bar"), *block.feed("stdout", "a\n")]
+    rows += block.update("bar", "50 %")
+    assert (rows, block.live_rows(10)) == ([], [" │   50 %", " │   a"])
+
+    assert block.feed("stdout", "b\nc\n") == [" │   50 %"]
+    assert block.update("bar", "100 %") == [" │   a"]
+    assert block.live_rows(10) == [" │   b", " │   c", " │   100 %"]
+
+    block.clear(wait=True)
+    assert block.live_rows(10) == [" │   b", " │   c", " │   100 %"]
+    assert block.feed("stderr", "d") == []
+    assert block.live_rows(10) == [" │ ! d"]
+    assert block.close() == [" │ ! d"]
+
+
+def test_of_many_lines_only_the_last_stay_open() -> None:
+    block = OutputBlock(40, PLAIN, open_lines=2)
+    block.feed("stdout", "first\n")
+
+    rows = block.feed("stdout", "".join(f"{n}\n" for n in range(50)))
+
+    assert rows == [" │   first", *(f" │   {n}" for n in range(48))]
+    assert block.settle() == [" │   48", " │   49"]
+    assert block.live_rows(10) == []

@@ -28,17 +28,23 @@ class ChatTerminal(EmulatedTerminal):
     """A chat at its prompt; at the end of the block it is asked to end, if it has not."""
 
     def __init__(
-        self, project: Path, *, columns: int = 80, rows: int = 24, **variables: str
+        self,
+        project: Path,
+        *arguments: str,
+        columns: int = 80,
+        rows: int = 24,
+        first_sight: str = PROMPT,
+        **variables: str,
     ) -> None:
         self._project = project
         super().__init__(
-            CHAT,
+            [*CHAT, *arguments],
             cwd=project,
             columns=columns,
             rows=rows,
             environ=environ(project.parent, **variables),
         )
-        self.wait_for(PROMPT)
+        self.wait_for(first_sight)
 
     def run(self, code: str) -> None:
         """Type a line that runs Python code which is too long to be typed."""

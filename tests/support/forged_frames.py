@@ -12,7 +12,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -195,15 +194,17 @@ def attack(environment: Environment, name: str, ordinal: int) -> Outcome:
     )
 
 
-def main(place: str, folder: str, names: list[str], tell: Callable[[str], object]) -> None:
+def main(place: str, folder: str, names: list[str]) -> None:
     """Attack this process from a kernel in some place, once with each."""
     with PLACES[place](Path(folder)) as environment:
         for name in names:
             environment.start_session("s1")
             environment.execute_code("s1", "1")
-            tell(json.dumps(asdict(attack(environment, name, ordinal=2))))
+            outcome = attack(environment, name, ordinal=2)
+            sys.stdout.write(f"{json.dumps(asdict(outcome))}\n")
+            sys.stdout.flush()
             environment.stop_session("s1")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3:], lambda line: print(line, flush=True))
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

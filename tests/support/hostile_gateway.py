@@ -24,6 +24,10 @@ Place: TypeAlias = Literal["kernelspecs", "start", "handshake", "hello", "kernel
 
 KERNEL_ID = "f1b8a0de-0000-0000-0000-000000000000"
 
+_HELLO = json.dumps({"key": "", "pid": 1, "pid_namespace": "elsewhere"}).encode()
+HELLO_FRAME = HEADER.pack(HELLO, 0, len(_HELLO)) + _HELLO
+"""What its kernel says first."""
+
 _MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _KERNELSPECS = {"default": "python3", "kernelspecs": {"python3": {"name": "python3"}}}
 
@@ -67,8 +71,7 @@ class HostileGateway(HostileServer):
         if self._place == "hello":
             self.attack(send)
             return
-        hello = json.dumps({"key": "", "pid": 1, "pid_namespace": "elsewhere"}).encode()
-        send(binary_message(FRAMES, {"start": 0}, HEADER.pack(HELLO, 0, len(hello)) + hello))
+        send(binary_message(FRAMES, {"start": 0}, HELLO_FRAME))
         self.is_in_use.wait(LIMIT_SECONDS)
         self.attack(send)
         self.stopped.wait(LIMIT_SECONDS)

@@ -56,6 +56,18 @@ def _find_node() -> None:
         raise MissingError("node is not installed")
 
 
+def require_chromium() -> str:
+    """Return the path of a browser; skip the test where there is none."""
+    return need("chromium", _find_chromium)
+
+
+def _find_chromium() -> str:
+    path = shutil.which("chromium")
+    if path is None:
+        raise MissingError("chromium is not installed")
+    return path
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Make the folder of notes; the processes that pytest starts inherit its name."""
     if not hasattr(config, "workerinput"):

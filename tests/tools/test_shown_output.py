@@ -46,6 +46,7 @@ def test_text_and_displays_stand_in_their_order_each_on_its_own_line() -> None:
     events = (wrote("a\nb"), wrote("err", "stderr"), displayed("shown"), wrote("c"))
 
     assert seen(*events) == "a\nb\nerr\nshown\nc"
+    assert seen(wrote("a\n"), wrote("\n"), displayed(""), wrote("\nb\n")) == "a\n\n\nb"
 
 
 def test_a_bar_on_one_stream_is_told_once_whatever_the_other_says_meanwhile() -> None:

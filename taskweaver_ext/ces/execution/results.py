@@ -12,6 +12,10 @@ from typing import Any, Literal, NewType, TypeAlias
 ExecutionId = NewType("ExecutionId", str)
 StreamName: TypeAlias = Literal["stdout", "stderr"]
 MimeBundle: TypeAlias = dict[str, Any]
+Cause: TypeAlias = Literal[
+    "exited", "signal", "out_of_memory", "unresponsive", "container_gone", "engine_gone", "unknown"
+]
+"""Of a kernel's end; "unresponsive": it lived, but code had wrecked what runs code."""
 
 
 class ExecutionStatus(enum.Enum):
@@ -30,7 +34,7 @@ class ExecutionStatus(enum.Enum):
 class KernelDeath:
     """How a kernel came to its end."""
 
-    cause: Literal["exited", "signal", "out_of_memory", "container_gone", "engine_gone", "unknown"]
+    cause: Cause
     exit_code: int | None = None
     signal: int | None = None
     detail: str = ""
@@ -164,6 +168,8 @@ class ExecutionResult:
     """False when the state the code could rely on (variables, shell) is gone afterwards."""
     death: KernelDeath | None = None
     usage: Usage = field(default_factory=Usage)
+    folder: object = field(default=None, init=False, repr=False, compare=False)
+    """Keeps the files that it names for as long as it is there, where they are temporary."""
 
     @property
     def is_success(self) -> bool:

@@ -7,10 +7,14 @@ after an interrupt, a failed expansion or a missing program, with all its state.
 
 A command is a file that bash sources with its streams redirected:
 
-    us    _taskweaver_running=7; printf 'TOKEN 7 started'; . FILE <STDIN >STDOUT 2>STDERR
-    us    printf 'TOKEN 7 0 ended' $?
+    us    _taskweaver_running=7; printf 'TOKEN 7 started'
+          { _taskweaver_entered=7; . FILE; } <STDIN >STDOUT 2>STDERR
+    us    printf 'TOKEN 7 0 ended' $? $_taskweaver_entered
     bash  TOKEN 7 started
-    bash  TOKEN 7 0 ended 1
+    bash  TOKEN 7 0 ended 1 7
+
+When the last number is still that of the command before, bash did not get as far as the
+code: what earlier commands did to it (`set -r`, `ulimit -n 4`) keeps it from running any.
 
 An interrupt throws away the line that bash is at. The handler of a signal that
 means nothing to programs interrupts bash once more as soon as the process it
@@ -39,7 +43,7 @@ _ARGUMENTS = ("--norc", "--noprofile", "--noediting", "-i")
 
 _PREPARE = r"""\builtin set +o history +o histexpand
 \builtin shopt -s expand_aliases execfail
-\builtin unset HISTFILE MAILCHECK PS0; PS1= PS2= _taskweaver_running=
+\builtin unset HISTFILE MAILCHECK PS0; PS1= PS2= _taskweaver_running= _taskweaver_entered=0
 _taskweaver_status() { \builtin return "$1"; }
 _taskweaver_stop='\builtin trap - INT; \builtin kill -INT "$$"'
 \builtin trap '[[ ! $_taskweaver_running ]] || \builtin eval "$_taskweaver_stop"' URG
@@ -65,6 +69,8 @@ class SentCommand:
     wanted_report: int = 0
     """An answer to an earlier question may have been on its way before the last signal."""
     exit_code: int | None = None
+    was_refused: bool = False
+    """Whether bash did not get as far as the code itself; known once it has ended."""
 
 
 class BashProcess:
@@ -88,7 +94,6 @@ class BashProcess:
             environment=environment,
             has_open_stdin=True,
             has_stderr=False,
-            is_guarded=True,
         )
         try:
             self._process = site.start(settings)
@@ -135,8 +140,9 @@ class BashProcess:
         paths = [shlex.quote(path) for path in (source, input_file, *(path for path, _ in pipes))]
         code_line = (
             f"_taskweaver_running={self._count}; \\builtin export {MARK}={mark};"
-            f" \\builtin printf '\\n%s\\n' '{self._token} {self._count} started';{self._status()}"
-            f" \\builtin . {paths[0]} <{paths[1]} >{paths[2]} 2>{paths[3]}\n"
+            f" \\builtin printf '\\n%s\\n' '{self._token} {self._count} started';"
+            f" {{ _taskweaver_entered={self._count};{self._status()}"
+            f" \\builtin . {paths[0]}; }} <{paths[1]} >{paths[2]} 2>{paths[3]}\n"
         )
         command = SentCommand(
             number=self._count,
@@ -175,7 +181,7 @@ class BashProcess:
         if command is None:
             return
         wanted = re.compile(
-            rf"{self._token} {command.number} (?:(started)|(\d+) ended (\d+))".encode()
+            rf"{self._token} {command.number} (?:(started)|(\d+) ended (\d+) (\d*))".encode()
         )
         for line in lines:
             if (match := wanted.fullmatch(line)) is None:
@@ -184,6 +190,7 @@ class BashProcess:
                 command.has_started = True
             elif int(match[2]) >= command.wanted_report:
                 command.exit_code = self._last_exit_code = int(match[3])
+                command.was_refused = match[4] == b"%d" % (command.number - 1)
 
     def begin_interrupt(self) -> None:
         """Let it go back to its input once the process it waits for has ended.
@@ -266,8 +273,8 @@ class BashProcess:
 
     def _ask_for_report(self, command: SentCommand) -> None:
         self._send(
-            f"\\builtin printf '\\n%s %s\\n' '{self._token} {command.number}"
-            f' {command.wanted_report} ended\' "$?"; _taskweaver_running=\n'
+            f"\\builtin printf '\\n%s %s %s\\n' '{self._token} {command.number}"
+            f' {command.wanted_report} ended\' "$?" "$_taskweaver_entered"; _taskweaver_running=\n'
         )
 
     def _send(self, lines: str) -> None:

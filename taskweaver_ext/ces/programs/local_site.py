@@ -11,19 +11,21 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath
-from taskweaver_ext.ces.inside.spawner.process_tree import ticks_since_boot
+from taskweaver_ext.ces.inside.spawner.process_tree import ProcessFamily, ticks_since_boot
 from taskweaver_ext.ces.inside.spawner.started_process import (
     ProcessEnd,
     StartedProcess,
     complaint_about_folder,
     find_program,
+    new_mark,
 )
-from taskweaver_ext.ces.programs.orphan_killer import OrphanKiller
+from taskweaver_ext.ces.programs.orphan_killer import ORPHAN_KILLER
 from taskweaver_ext.ces.programs.process_output import ReadEnd
 from taskweaver_ext.ces.programs.site import ProcessSettings, ProgramFolder
 from taskweaver_ext.ces.sandbox.sandbox import restriction_command
 from taskweaver_ext.machine.child_environment import child_environment
 from taskweaver_ext.machine.owned_folders import make_owned_folder
+from taskweaver_ext.machine.private_files import open_private
 
 
 class LocalProcess(StartedProcess):
@@ -50,6 +52,9 @@ class LocalProcess(StartedProcess):
             if settings.has_stderr:
                 receiver, stderr = _pipe(ours, theirs)
                 self.stderr = ReadEnd(receiver)
+            mark = new_mark()
+            ours.callback(ORPHAN_KILLER.forget, mark)
+            ORPHAN_KILLER.watch(ProcessFamily(0, mark))
             super().__init__(
                 path,
                 command,
@@ -60,19 +65,15 @@ class LocalProcess(StartedProcess):
                 stderr=stderr,
                 limits=settings.limits,
                 has_lifeline=settings.has_lifeline,
+                mark=mark,
             )
             ours.pop_all()
-        self._orphan_killer: OrphanKiller | None = None
-        if settings.is_guarded:
-            with contextlib.suppress(OSError):  # where there is no room for it, we go without
-                self._orphan_killer = OrphanKiller(self._find_bash(settings), self.family)
+        ORPHAN_KILLER.watch(self.family)
 
     def collect(self) -> ProcessEnd:
         """Wait for it, and say how it ended."""
-        end = super().collect()
-        if self._orphan_killer is not None:
-            self._orphan_killer.dismiss()
-        return end
+        ORPHAN_KILLER.forget(self.mark)
+        return super().collect()
 
     def _open_stdin(
         self,
@@ -92,9 +93,6 @@ class LocalProcess(StartedProcess):
 
     def _open_file(self, path: str) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def _find_bash(self, settings: ProcessSettings) -> str:
-        return settings.path
 
     def ticks(self) -> int:
         """Clock ticks since boot."""
@@ -122,7 +120,8 @@ class LocalFolder:
     def write(self, name: str, content: bytes) -> str:
         """Write a file."""
         path = self._path / name
-        path.write_bytes(content)
+        with open(open_private(path, os.O_WRONLY | os.O_TRUNC), "wb") as file:
+            file.write(content)
         return str(path)
 
     def make_pipe(self, name: str) -> tuple[str, ReadEnd]:

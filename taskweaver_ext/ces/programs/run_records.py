@@ -18,14 +18,15 @@ CLOSE_SECONDS = 10.0
 class RunRecords:
     """Begin and finish the runs of one executor.
 
-    The folder is the caller's, or a private one that is removed by `close`.
+    The folder is the caller's, or a private one that is removed after `close`, as soon as no
+    result is left that names a file in it.
     Without an audit log of the caller's there is one in the folder.
     """
 
     def __init__(
         self,
         executor: str,
-        folder: str | Path | None,
+        folder: str | Path | GivenFolder | None,
         audit: AuditLog | None,
         *,
         memory_bytes: int = MEMORY_BYTES,
@@ -63,13 +64,15 @@ class RunRecords:
         return run
 
     def finish(self, run: RecordedRun) -> None:
-        """Add the end of a run to the audit log."""
+        """Add the end of a run to the audit log; its result keeps the files that it names."""
+        if run.result.full_output_paths or run.result.artifact:
+            run.result.folder = self._given_folder.temporary
         failure = self._audit.write_end(run.result, executor=self._executor)
         if failure is not None:
             run.add_notice(failure)
 
     def close(self) -> None:
-        """Close the log; remove the folder if it is ours."""
+        """Close the log, and let go of the folder."""
         if self._has_own_audit:
             self._audit.close()
         self._given_folder.close()

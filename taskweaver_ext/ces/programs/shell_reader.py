@@ -42,6 +42,8 @@ _LINGER_SECONDS = 0.05
 """How long others may go on writing to a command's result once the command has ended."""
 _START_SECONDS = 2.0
 """How long a wish to stop waits for bash to begin with the command."""
+BEGIN_SECONDS = 60.0
+"""How long bash may take to begin with a command, on a machine that is busy."""
 _STATE = "its directory, variables, functions and aliases"
 _NEVER = float("inf")
 
@@ -69,6 +71,8 @@ class ShellCommand:
     has_ended: threading.Event = field(default_factory=threading.Event)
     stop_reason: StopReason | None = None
     """Why it is to be stopped, or was."""
+    was_refused: bool = False
+    """Whether a bash could not run it, and another was started for it."""
 
     def end_before_it_began(self) -> None:
         """It was cancelled before bash had it."""
@@ -95,7 +99,9 @@ class ShellReader(threading.Thread):
         self._wake_receiver, self._wake_sender = os.pipe()
         os.set_blocking(self._wake_receiver, False)
         self._bash: BashProcess | None = None
+        self._why_given_up = ""
         self._has_bash_ended = False
+        self._is_paused = False
         self._ended: list[BashProcess] = []
         self._needs_init_script = False
         self._outputs: list[CommandOutput] = []
@@ -176,8 +182,11 @@ class ShellReader(threading.Thread):
             error = self._run_init_script(command, deadline)
         if error is None and not command.run.is_finished:
             if command.stop_reason is None:
-                return self._run_command(command, deadline)
-            command.run.end(*self._judge_stop(command, command.stop_reason))
+                error = self._run_command(command, deadline)
+            else:
+                command.run.end(*self._judge_stop(command, command.stop_reason))
+        if error is None and not command.run.is_finished:  # bash did not run it: a fresh one will
+            return self._serve_at(site, command, deadline)
         return error
 
     def _ensure_bash(self, site: ProgramSite, command: ShellCommand) -> str | None:
@@ -204,12 +213,13 @@ class ShellReader(threading.Thread):
     def _put_away(self, bash: BashProcess, run: RecordedRun) -> None:
         """Let go of a bash that has ended, and say what that costs."""
         message = (
-            f"The shell was gone ({_how_it_ended(bash)}); this ran in a fresh one,"
+            f"The shell was gone ({self._how_it_ended(bash)}); this ran in a fresh one,"
             f" without {_STATE}."
         )
         run.add_notice(Notice(kind="restarted", message=message))
         run.say(StatusChanged(execution_id=run.id, status="restarted", detail=message))
         self._bash = self._pause = None
+        self._why_given_up = ""
         if bash.has_left_anything():
             self._ended.append(bash)  # what runs in the background runs on
         else:
@@ -229,7 +239,7 @@ class ShellReader(threading.Thread):
         if self._follow(bash, command, sent, output, deadline):
             self._judge(bash, command, sent)
         elif self._has_bash_ended:
-            what = f"The init script ended the shell: {_how_it_ended(bash)}"
+            what = f"The init script ended the shell: {self._how_it_ended(bash)}"
             return exec_error(what, "INIT_FAILED")
         elif sent.exit_code:
             said = output.stderr_tail.decode("utf-8", "replace").strip()
@@ -251,11 +261,25 @@ class ShellReader(threading.Thread):
         output = CommandOutput(sent, command.run, self._take_late, self._settings.max_output_bytes)
         if not self._follow(bash, command, sent, output, deadline):
             command.stop_reason = None  # it came too late
+            if sent.was_refused and not command.was_refused:
+                command.was_refused = True
+                self._give_up(bash, "it could not run commands any more, and was killed")
+                return None
         if output.has_replaced:
             message = "Some bytes of the output are not UTF-8; they are replaced by U+FFFD."
             command.run.add_notice(Notice(kind="output_lost", message=message))
         self._judge(bash, command, sent)
         return None
+
+    def _give_up(self, bash: BashProcess, why: str) -> None:
+        """End a bash that lives, but does not work any more."""
+        self._why_given_up = why
+        bash.kill()
+        bash.wait()
+        self._has_bash_ended = True
+
+    def _how_it_ended(self, bash: BashProcess) -> str:
+        return self._why_given_up or _how_it_ended(bash)
 
     def _follow(
         self,
@@ -272,7 +296,13 @@ class ShellReader(threading.Thread):
         self._outputs.append(output)
         stopping: CommandStop | None = None
         give_up_at = _NEVER  # waiting for a bash that does not even begin
+        begin_by = time.monotonic() + BEGIN_SECONDS
         while sent.exit_code is None and not self._has_bash_ended:
+            must_begin = not sent.has_started and not self._is_paused and stopping is None
+            if must_begin and time.monotonic() >= begin_by:
+                why = f"it was alive but did not begin within {BEGIN_SECONDS:g} s, and was killed"
+                self._give_up(bash, why)
+                break
             if stopping is None:
                 self._decide_to_stop(command, deadline)
                 if command.stop_reason is not None:
@@ -286,6 +316,8 @@ class ShellReader(threading.Thread):
             if stopping is not None:
                 stopping.escalate(is_kill=command.stop_reason == "kill")
             until = deadline if give_up_at == _NEVER else give_up_at
+            if must_begin:
+                until = begin_by if until is None else min(until, begin_by)
             self._wait(sent, stopping.next_step_at if stopping is not None else until)
         if stopping is not None:
             stopping.end_leftovers()
@@ -336,6 +368,8 @@ class ShellReader(threading.Thread):
         with self._lock:
             command = self._current
         for notice in notices:
+            if notice.status in ("paused", "resumed"):
+                self._is_paused = notice.status == "paused"
             if command is not None:
                 command.run.receive_notice(notice)
             self._pause = notice if notice.status == "paused" and command is None else None
@@ -353,16 +387,18 @@ class ShellReader(threading.Thread):
         if ended is not None:
             result.exit_code = ended if ended >= 0 else 128 - ended
             result.variables_survived = False
-            message = f"The shell is gone ({_how_it_ended(bash)}), and with it {_STATE}."
+            message = f"The shell is gone ({self._how_it_ended(bash)}), and with it {_STATE}."
             run.add_notice(Notice(kind="state_lost", message=message))
         if command.stop_reason is not None:
             run.end(*self._judge_stop(command, command.stop_reason))
         elif death is not None or ended is not None and ended < 0:
             result.death = death or KernelDeath(
-                cause="signal", signal=-(ended or 0), detail=_how_it_ended(bash)
+                cause="unresponsive" if self._why_given_up else "signal",
+                signal=-(ended or 0),
+                detail=self._how_it_ended(bash),
             )
             result.exit_code = result.exit_code if death is None else death.exit_code
-            run.end(ExecutionStatus.DIED, f"The shell is gone: {_how_it_ended(bash)}.")
+            run.end(ExecutionStatus.DIED, f"The shell is gone: {self._how_it_ended(bash)}.")
         elif result.exit_code:
             error = f"The command ended with exit code {result.exit_code}."
             run.end(ExecutionStatus.ERROR, error)

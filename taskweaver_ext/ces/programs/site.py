@@ -42,9 +42,6 @@ class ProcessSettings:
     """Whether we read what it writes there."""
     limits: tuple[str, ...] = ()
     has_lifeline: bool = False
-    is_guarded: bool = False
-    """Whether it is bash, and is to end with us even if we are killed; at other sites than this
-    machine everything does."""
 
 
 class RunningProcess(Protocol):

@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
+from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.ces.execution.results import KernelDeath
 from taskweaver_ext.ces.kernels.client.host import StartedKernel
 from taskweaver_ext.ces.kernels.client.reader import KernelReader, OnLateOutput
@@ -28,11 +29,13 @@ class CurrentKernel:
         start: Callable[[], StartedKernel],
         describe: Callable[[], SessionInfo],
         on_late_output: OnLateOutput,
+        unresponsive_seconds: float | None,
     ) -> None:
         self._session_id = session_id
         self._start = start
         self._describe = describe
         self._on_late_output = on_late_output
+        self._unresponsive_seconds = unresponsive_seconds
         self._lock = threading.Lock()
         self._kernel: StartedKernel | None = None
         self._reader: KernelReader | None = None
@@ -47,7 +50,11 @@ class CurrentKernel:
             raise self._closed_error()
         kernel = self._start()
         reader = KernelReader(
-            kernel.host, kernel.connection, self._on_late_output, self._session_id
+            kernel.host,
+            kernel.connection,
+            self._on_late_output,
+            self._session_id,
+            self._unresponsive_seconds,
         )
         try:
             reader.start()
@@ -107,6 +114,12 @@ class CurrentKernel:
         """Whether there has ever been one."""
         with self._lock:
             return self._was_there
+
+    def works(self, token: CancellationToken) -> bool:
+        """Whether there is a kernel that lives and answers, as far as it was asked."""
+        with self._lock:
+            reader = None if self._has_died() else self._reader
+        return reader is not None and reader.answers(token) and not self.is_dead
 
     @property
     def is_dead(self) -> bool:

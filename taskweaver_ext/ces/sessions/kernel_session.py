@@ -73,6 +73,7 @@ class KernelSession:
         max_output_bytes: int,
         startup_scripts: StartupScripts,
         max_deaths_in_a_row: int,
+        unresponsive_seconds: float | None,
         traces_start: bool = False,
         redactor: Redactor | None = None,
     ) -> None:
@@ -88,7 +89,11 @@ class KernelSession:
         self._artifacts = ArtifactStore(folder.artifacts, folder.cwd)
         self._turns = Turns(on_free=pool.look_again)
         self._kernel = CurrentKernel(
-            session_id, start_kernel, self.describe, self._late_outputs.receive
+            session_id,
+            start_kernel,
+            self.describe,
+            self._late_outputs.receive,
+            unresponsive_seconds,
         )
         self._setup = KernelSetup(
             session_id, startup_scripts, self._ask_runtime, lambda: self._kernel.is_dead

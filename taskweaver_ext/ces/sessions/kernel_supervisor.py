@@ -91,7 +91,7 @@ class KernelSupervisor:
 
     def ensure(self, place: Place) -> None:
         """Start a fresh kernel if the last one is gone; the next execution says what that costs."""
-        if self._kernel.is_there and not self._kernel.is_dead:
+        if self._kernel.works(place.token):
             return
         if len(self._deaths) >= self._max_deaths_in_a_row:
             raise KernelDiedError(

@@ -43,6 +43,8 @@ class SessionFolder:
         path = Path(session_dir) if session_dir is not None else env_dir / "sessions" / session_id
         path = path.absolute()
         try:
+            if session_dir is None:
+                claim_private_folder(path.parent)  # there others could put folders in our place
             claim_private_folder(path)
             claim_private_folder(path / "ces")
             if cwd is None:

@@ -50,6 +50,7 @@ from taskweaver_ext.session.blocks.types import (
     LogOutput,
     Message,
     QuestionOutput,
+    TextOutput,
 )
 
 _OF_CODE = {
@@ -270,6 +271,9 @@ class PostFold:
         if language == TEXT or not (code or outputs or self._began_at is not None):
             return None
         finished = self._finished
+        report = self._text(AttachmentType.execution_result)
+        if report and finished is None and not outputs:  # all that folders of TaskWeaver's have
+            outputs = [TextOutput(stream="stdout", text=report)]
         status = self._status(ended)
         return Cell(
             number=number,
@@ -290,7 +294,7 @@ class PostFold:
             notices=self._all_notices(),
             is_edited=written is not None and written.extra == EDITED,
             verification=self._text(AttachmentType.verification),
-            report=self._text(AttachmentType.execution_result),
+            report=report,
             objective="".join(self._panel.get("code_exec.objective", ())),
             program="".join(self._panel.get("code_exec.program.name", ())),
         )
@@ -312,5 +316,9 @@ class PostFold:
     def _all_notices(self) -> tuple[str, ...]:
         """All that a person should know, once each."""
         finished = self._finished
-        told = [notice.message for notice in finished.notices] if finished else []
+        told = [
+            notice.message
+            for notice in (finished.notices if finished else ())
+            if notice.kind != "truncated"  # that is about a result in memory
+        ]
         return tuple(dict.fromkeys([*self._notices, *told]))

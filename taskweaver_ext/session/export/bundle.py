@@ -27,21 +27,30 @@ from taskweaver_ext.conversation import AttachmentType
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.journal_lines import JOURNAL
 from taskweaver_ext.events.types import TaskWeaverEvent
-from taskweaver_ext.session.export.source import ExportSource, file_in_session
+from taskweaver_ext.session.export.source import ExportSource, file_in_session, plain
 
 FORMAT = 1
 DESCRIPTION = "bundle.json"
 CONTENT = "session"
 _RECORDS = re.compile(r"displays/[^/]+|ces/output/[^/]+|ces/artifacts/.+")
-_ROUND = re.compile(r"[^/]+_[^/]+\.json")
 _WORKING = "cwd/"
 _CHUNK_BYTES = 1024 * 1024
+_MAX_LISTED = 20
+_MAX_NAME_CHARS = 300
 
 
-def belongs_in_bundle(path: str) -> bool:
+def belongs_in_bundle(path: str, session_id: str) -> bool:
     """Whether a file beneath a session's folder may be part of a bundle."""
-    is_own = path in (JOURNAL, VARIABLES_FILE) or _ROUND.fullmatch(path) or _RECORDS.fullmatch(path)
+    is_own = (
+        says_what_was_said(path, session_id) or path == VARIABLES_FILE or _RECORDS.fullmatch(path)
+    )
     return path_parts(path) is not None and bool(is_own or path.startswith(_WORKING))
+
+
+def says_what_was_said(path: str, session_id: str) -> bool:
+    """Whether a file is a session's journal, or a round of it as JSON."""
+    is_round = path.startswith(f"{session_id}_") and path.endswith(".json") and "/" not in path
+    return path == JOURNAL or is_round
 
 
 def write_bundle(
@@ -60,16 +69,17 @@ def write_bundle(
         OSError: It cannot be written.
     """
     folder = source.folder.resolve()
-    listed = [name for name in sorted(list_files(folder).files) if belongs_in_bundle(name)]
+    all_files = sorted(list_files(folder).files)
+    listed = [name for name in all_files if belongs_in_bundle(name, source.session_id)]
     own = [name for name in listed if not name.startswith(_WORKING)]
     if not with_variables and VARIABLES_FILE in own:
         own.remove(VARIABLES_FILE)
-    if not any(name == JOURNAL or _ROUND.fullmatch(name) for name in own):
+    if not any(says_what_was_said(name, source.session_id) for name in own):
         raise SessionError(f"Nothing in {folder} could be taken back: there is no journal.")
     named, elsewhere = _artifact_files(source)
     working = [n for n in listed if n.startswith(_WORKING) and (with_files or n in named)]
     own.sort(key=lambda name: name != JOURNAL)
-    notes = [f"not in the bundle, because it is outside of the session: {p}" for p in elsewhere]
+    notes = [f"not in the bundle, because it is no file of the session: {p}" for p in elsewhere]
     if with_variables and VARIABLES_FILE not in own:
         notes.append("without variables: none were saved; /snapshot in a chat saves them")
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bundle:
@@ -79,23 +89,30 @@ def write_bundle(
             try:
                 _add(bundle, folder, name)
             except FileNotFoundError:  # code removes its files at any time
-                notes.append(f"gone before it could be copied: {name}")
+                notes.append(f"gone before it could be copied: {_shown_name(name)}")
             except PermissionError:
-                notes.append(f"not in the bundle, because it may not be read: {name}")
+                notes.append(f"not in the bundle, because it may not be read: {_shown_name(name)}")
     return tuple(notes)
 
 
 def _artifact_files(source: ExportSource) -> tuple[set[str], list[str]]:
     """The files that the session's artifacts name: those in its folder, and those elsewhere."""
     named: set[str] = set()
-    elsewhere: dict[str, None] = {}
+    elsewhere: set[str] = set()
     for event in source.read():
         for name in _artifact_names(event):
             if found := file_in_session(source.folder, name):
                 named.add(found)
             else:
-                elsewhere[name] = None
-    return named, list(elsewhere)
+                elsewhere.add(_shown_name(name))
+    listed = sorted(elsewhere)
+    more = [f"and {len(listed) - _MAX_LISTED} more"] if len(listed) > _MAX_LISTED else []
+    return named, listed[:_MAX_LISTED] + more
+
+
+def _shown_name(name: str) -> str:
+    """A name from a session, which may be anything, fit for one line of a terminal."""
+    return " ".join(plain(name).split())[:_MAX_NAME_CHARS]
 
 
 def _artifact_names(event: TaskWeaverEvent) -> Iterator[str]:

@@ -94,44 +94,60 @@ def export_session(
         SessionError: It cannot be written, or the session has nothing to export.
     """
     pictures = path.parent / f"{path.stem}_files"
-    for place in (path, pictures) if to == "md" else (path,):
-        if place.is_dir() and place == path:
-            raise ConfigError(f"{path} is a folder. Name a file in it.")
-        if place.exists() and not replaces:
-            raise ConfigError(f"{place} is there already. Use --force to replace it.")
-    if not path.parent.is_dir():
-        raise ConfigError(f"There is no folder {path.parent}. Make it first, or name another file.")
-    notes: tuple[str, ...] = ()
+    beside, notes = _PicturesBeside(pictures), tuple[str, ...]()
     try:
+        _check_place(path, [path, pictures] if to == "md" else [path], replaces=replaces)
         with _appearing(path) as file:
             if to == "bundle":
                 notes = write_bundle(
                     source, file, with_files=with_files, with_variables=with_variables
                 )
             else:
-                beside = _PicturesBeside(pictures)
                 for piece in text_pieces(source, to, beside.add):
                     file.write(piece.encode("utf-8", "replace"))
-                if beside.count:
-                    notes = (f"{beside.count} pictures are in {pictures}; keep them beside it",)
-    except OSError as error:
+        if beside.written:
+            notes = (f"its pictures are in {pictures}; keep them beside it",)
+    except BaseException as error:
+        beside.discard()
+        if not isinstance(error, OSError):
+            raise
         raise SessionError(f"{path} cannot be written: {error}") from error
     return Exported(path=path, notes=notes)
+
+
+def _check_place(path: Path, made: list[Path], *, replaces: bool) -> None:
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder. Name a file in it.")
+    if not path.parent.is_dir():
+        raise ConfigError(f"There is no folder {path.parent}. Make it first, or name another file.")
+    for place in made:
+        if place.exists() and not replaces:
+            raise ConfigError(
+                f"{place} is there already. Use --force (`replaces=True`) to replace it."
+            )
 
 
 class _PicturesBeside:
     """Writes pictures into a folder beside a text, once there is one."""
 
     def __init__(self, folder: Path) -> None:
-        self.count = 0
+        self.written: list[Path] = []
         self._folder = folder
 
     def add(self, name: str, content: bytes) -> str:
         """Write a picture, and return its address from the text."""
         self._folder.mkdir(exist_ok=True)
-        (self._folder / name).write_bytes(content)
-        self.count += 1
+        self.written.append(self._folder / name)
+        self.written[-1].write_bytes(content)
         return f"<{self._folder.name}/{name}>"
+
+    def discard(self) -> None:
+        """Remove the pictures: there is no text that shows them."""
+        for path in self.written:
+            path.unlink(missing_ok=True)
+        if self.written:
+            with contextlib.suppress(OSError):  # it holds other files
+                self._folder.rmdir()
 
 
 @contextlib.contextmanager

@@ -57,7 +57,8 @@ def page_pieces(source: ExportSource) -> Iterator[str]:
         '<meta name="referrer" content="no-referrer">\n'
         f"<title>{title}</title>\n<style>{page_style()}</style>\n</head>\n<body>\n"
         f"<header>\n<h1><bdi>{title}</bdi></h1>\n"
-        f'<p>Session <span class="mono">{escaped(source.session_id)}</span></p>\n</header>\n'
+        f'<p>Session <span class="mono">{escaped(source.session_id)}</span>'
+        f" · {time_text(source.began_at)}</p>\n</header>\n"
         "<main>\n"
     )
     for block in source.blocks():

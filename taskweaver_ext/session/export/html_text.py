@@ -17,6 +17,7 @@ from typing import Any
 import nh3
 from latex2mathml.converter import convert as latex_to_mathml
 from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
@@ -34,6 +35,8 @@ _MAX_HIGHLIGHTED_CHARS = 50_000
 _MAX_FORMULA_CHARS = 5_000
 _MAX_DEPTH = 200
 """How deep elements of HTML may be inside each other."""
+_MAX_REPEATED = 2_000_000
+"""Elements times depth: a parser repeats what was left open in each that follows."""
 
 _TEXT_TAGS = set(
     "a abbr b blockquote br caption cite code col colgroup dd del dfn div dl dt em figcaption"
@@ -64,6 +67,7 @@ _MATH_ATTRIBUTES = {
 }
 _PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*")
 _LINK = re.compile(r"(https?://|mailto:)[^\s\x00-\x1f]+", re.IGNORECASE)
+_FORMULA_MARKS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 _COLOR = re.compile(r"\x1b\[([0-9;:]*)m")
 _STYLE_CLASSES = {"1": "b", "2": "d", "3": "i", "4": "u", "21": "u", "7": "r", "9": "s"}
 _NESTING = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]*)")
@@ -112,7 +116,7 @@ def markdown_html(text: str) -> str:
 def clean_html(markup: str) -> str:
     """HTML that code has displayed, without all that could do something; empty if none is left."""
     markup = plain(markup)
-    if len(markup) > MAX_MARKUP_CHARS or _depth(markup) > _MAX_DEPTH:
+    if len(markup) > MAX_MARKUP_CHARS or not _can_be_parsed(markup):
         return f"<pre>{html.escape(markup[:MAX_MARKUP_CHARS])}</pre>"
     cleaned = nh3.clean(
         markup,
@@ -155,13 +159,14 @@ def _kept_attribute(tag: str, name: str, value: str) -> str | None:
     return value
 
 
-def _depth(markup: str) -> int:
-    """How deep elements may be nested, at most; a parser may go as deep by itself."""
-    depth = deepest = 0
+def _can_be_parsed(markup: str) -> bool:
+    """Whether a parser makes a tree of bounded depth and size of it."""
+    depth = deepest = count = 0
     for found in _NESTING.finditer(markup):
+        count += 1
         depth = max(0, depth - 1) if found[1] else depth + (found[2].lower() not in _EMPTY)
         deepest = max(deepest, depth)
-    return deepest
+    return deepest <= _MAX_DEPTH and deepest * count <= _MAX_REPEATED
 
 
 _EMPTY = set("br col hr img input link meta source track wbr p li td th tr dt dd option".split())
@@ -201,7 +206,9 @@ def _color_of(codes: Iterator[str]) -> int | None:
 @cache
 def _markdown() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser.inline.ruler.before("escape", "formula", _read_formula)
     for name, rule in (
+        ("formula", _formula),
         ("fence", _fence),
         ("code_block", _fence),
         ("image", _image),
@@ -211,6 +218,32 @@ def _markdown() -> MarkdownIt:
     ):
         parser.add_render_rule(name, rule)
     return parser
+
+
+def _read_formula(state: StateInline, silent: bool) -> bool:
+    r"""Read a formula between $...$, $$...$$, \\(...\\) or \\[...\\]; a price is none."""
+    text, start = state.src, state.pos
+    found = next((pair for pair in _FORMULA_MARKS if text.startswith(pair[0], start)), None)
+    if found is None:
+        return False
+    begin, end = found
+    first = start + len(begin)
+    last = text.find(end, first, min(state.posMax, first + _MAX_FORMULA_CHARS))
+    words = text[first:last] if last > first else ""
+    if not words.strip() or (begin == "$" and (words != words.strip() or "\n" in words)):
+        return False
+    if begin == "$" and text[last + 1 : last + 2].isdigit():
+        return False
+    if not silent:
+        token = state.push("formula", "", 0)
+        token.content, token.markup = words, begin
+    state.pos = last + len(end)
+    return True
+
+
+def _formula(_self: Any, tokens: Sequence[Token], index: int, *_rest: Any) -> str:  # noqa: ANN401
+    is_block = tokens[index].markup in ("$$", r"\[")
+    return formula_html(tokens[index].content, is_block=is_block)
 
 
 def _fence(_self: Any, tokens: Sequence[Token], index: int, *_rest: Any) -> str:  # noqa: ANN401

@@ -53,8 +53,8 @@ def import_bundle(
     staging = workspace / f".importing-{secrets.token_hex(8)}"
     try:
         with zipfile.ZipFile(path) as bundle:
-            entries = _checked_entries(bundle, max_bytes, max_files)
             original_id = _read_description(bundle)
+            entries = _checked_entries(bundle, original_id, max_bytes, max_files)
             make_private_folder(staging)
             _unpack(bundle, entries, staging, max_bytes)
         session_id, folder = _moved(staging, workspace / "sessions", original_id)
@@ -68,7 +68,7 @@ def import_bundle(
 
 
 def _checked_entries(
-    bundle: zipfile.ZipFile, max_bytes: int, max_files: int
+    bundle: zipfile.ZipFile, session_id: str, max_bytes: int, max_files: int
 ) -> dict[str, zipfile.ZipInfo]:
     """The files of a bundle by their path beneath the session's folder."""
     found: dict[str, zipfile.ZipInfo] = {}
@@ -83,7 +83,7 @@ def _checked_entries(
         top, _, name = info.filename.partition("/")
         if info.is_dir() and path_parts(info.filename.rstrip("/")) is not None:
             continue
-        if top != CONTENT or not belongs_in_bundle(name) or _is_special(info):
+        if top != CONTENT or not belongs_in_bundle(name, session_id) or _is_special(info):
             raise SessionError(
                 f"The bundle holds {info.filename!r:.200}, which no session has. It was not made"
                 " by `sessions export`; nothing was imported."
@@ -155,7 +155,7 @@ def _moved(staging: Path, sessions: Path, original_id: str) -> tuple[str, Path]:
         _adopt_journal(journal, session_id)
         with JournalReader(staging):
             pass  # raises SessionError if it cannot be read
-    elif not list(staging.glob("*_*.json")):
+    elif not _rounds_in(staging):
         raise SessionError("The bundle holds no journal and no rounds; nothing was imported.")
     make_private_folder(staging / "cwd")
     folder = sessions / session_id
@@ -164,9 +164,12 @@ def _moved(staging: Path, sessions: Path, original_id: str) -> tuple[str, Path]:
 
 
 def _rename_rounds(staging: Path, original_id: str, session_id: str) -> None:
-    for path in staging.glob("*_*.json") if session_id != original_id else ():
-        if path.name.startswith(f"{original_id}_"):
-            path.rename(path.with_name(session_id + path.name.removeprefix(original_id)))
+    for path in _rounds_in(staging) if session_id != original_id else ():
+        path.rename(path.with_name(session_id + path.name.removeprefix(original_id)))
+
+
+def _rounds_in(staging: Path) -> list[Path]:
+    return list(staging.glob("*.json"))  # no others were let in
 
 
 def _adopt_journal(journal: Path, session_id: str) -> None:

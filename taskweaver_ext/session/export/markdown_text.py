@@ -22,8 +22,8 @@ _HIDDEN = {
     AttachmentType.current_plan_step,
 }
 """What repeats others, or is for programs."""
-_GOES_ON = "InProcess"
-"""The stop state that goes without saying."""
+_ORDINARY_STOPS = ("InProcess", "Completed")
+"""The stop states that go without saying."""
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _PARSER = MarkdownIt("commonmark")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -67,7 +67,7 @@ def without_html(text: str) -> str:
 
 def is_for_readers(attached: Attached) -> bool:
     """Whether a part of a post says something that others do not."""
-    return attached.type not in _HIDDEN and attached.text != _GOES_ON
+    return attached.type not in _HIDDEN and attached.text not in _ORDINARY_STOPS
 
 
 def message_markdown(message: Message) -> str:
@@ -96,7 +96,7 @@ def notice_markdown(notice: SessionNotice) -> str:
 def escaped_words(text: str) -> str:
     """A name or a title on one line, without any meaning in Markdown."""
     line = " ".join(plain(text).split())
-    return re.sub(r"([\\`*_{}\[\]<>()#+!|&~-])", r"\\\1", line)
+    return re.sub(r"([\\`*_{}\[\]<>#|&~])", r"\\\1", line)
 
 
 def _escaped_outside_code(text: str) -> str:

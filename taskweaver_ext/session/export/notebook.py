@@ -48,10 +48,10 @@ def notebook_pieces(source: ExportSource) -> Iterator[str]:
     """Yield the text of a notebook, piece by piece."""
     yield '{\n "cells": [\n'
     head = f"# {source.title or 'Session'}\n\nSession `{source.session_id}`"
-    yield _line(_markdown_cell("session", head, {}))
+    yield _json(_markdown_cell("session", head, {}))
     for number, block in enumerate(source.blocks(), 1):
         for cell in _cells_of(block, number, source):
-            yield ",\n" + _line(cell)
+            yield ",\n" + _json(cell)
     about = {
         "kernelspec": {
             "display_name": "Python 3 (ipykernel)",
@@ -59,13 +59,14 @@ def notebook_pieces(source: ExportSource) -> Iterator[str]:
             "name": "python3",
         },
         "language_info": {"name": "python"},
-        "taskweaver": {"session_id": source.session_id, "title": whole_characters(source.title)},
+        "taskweaver": {"session_id": source.session_id, "title": source.title},
     }
-    yield f'\n ],\n "metadata": {json.dumps(about)},\n "nbformat": 4,\n "nbformat_minor": 5\n}}\n'
+    yield f'\n ],\n "metadata": {_json(about)},\n "nbformat": 4,\n "nbformat_minor": 5\n}}\n'
 
 
-def _line(cell: dict[str, Any]) -> str:
-    return json.dumps(cell, ensure_ascii=True, default=str)
+def _json(values: dict[str, Any]) -> str:
+    """JSON in which half a character, wherever it was, cannot keep a program from saving it."""
+    return whole_characters(json.dumps(values, ensure_ascii=False, default=str))
 
 
 def _cells_of(block: Block, number: int, source: ExportSource) -> Iterator[dict[str, Any]]:
@@ -95,7 +96,7 @@ def _markdown_cell(cell_id: str, text: str, details: dict[str, Any]) -> dict[str
         "cell_type": "markdown",
         "id": cell_id,
         "metadata": {"taskweaver": details} if details else {},
-        "source": whole_characters(text),
+        "source": text,
     }
 
 
@@ -109,7 +110,7 @@ def _code_cell(cell: Cell, cell_id: str, source: ExportSource) -> dict[str, Any]
         "id": cell_id,
         "metadata": {"tags": [cell.by], "taskweaver": _details_of(cell)},
         "outputs": list(_all_outputs(cell, source)),
-        "source": whole_characters(code),
+        "source": code,
     }
 
 
@@ -167,7 +168,7 @@ def _outputs_of(output: Output, cell: Cell, source: ExportSource) -> Iterator[di
 
 
 def _stream(name: StreamName, text: str) -> dict[str, Any]:
-    return {"name": name, "output_type": "stream", "text": whole_characters(text)}
+    return {"name": name, "output_type": "stream", "text": text}
 
 
 def _shown(
@@ -183,10 +184,8 @@ def _data_of(bundle: dict[str, Any]) -> dict[str, Any]:
     """The part of a bundle that a notebook can hold: texts, and JSON under its own types."""
     data: dict[str, Any] = {}
     for kind, value in bundle.items():
-        if _JSON_TYPE.fullmatch(kind):
+        if _JSON_TYPE.fullmatch(kind) or isinstance(value, str):
             data[kind] = value
-        elif isinstance(value, str):
-            data[kind] = whole_characters(value)
     return data
 
 

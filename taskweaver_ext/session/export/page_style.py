@@ -21,7 +21,7 @@ _LEVELS = (0, 95, 135, 175, 215, 255)
 def page_style() -> str:
     """Everything that a page's style element holds."""
     own = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
-    dark = "@media (prefers-color-scheme: dark) {\n" + _code_style(_DARK) + "\n}"
+    dark = "@media screen and (prefers-color-scheme: dark) {\n" + _code_style(_DARK) + "\n}"
     return "\n".join([own, _code_style(_LIGHT), dark, *_terminal_colors()])
 
 

@@ -29,6 +29,8 @@ from taskweaver_ext.text.terminal import strip_terminal
 from taskweaver_ext.text.truncation import left_out_marker
 
 MAX_TITLE_CHARS = 80
+MAX_CELL_CHARS = 40_000
+"""How much of a cell's output is in a document: about a thousand lines."""
 MAX_DISPLAY_BYTES = 16 * 1024 * 1024
 """A larger part of a display stays where it is, which the export says."""
 
@@ -56,9 +58,14 @@ class ExportSource:
                 return textwrap.shorten(words, MAX_TITLE_CHARS, placeholder="…")
         return ""
 
+    @property
+    def began_at(self) -> float:
+        """When the session began, in seconds since 1970; 0 before that."""
+        return next((event.at for event in self.read() if event.at), 0.0)
+
     def blocks(self) -> Iterator[Block]:
         """The session, read back."""
-        return read_blocks(self.read)
+        return read_blocks(self.read, max_chars=MAX_CELL_CHARS)
 
     def bundle_of(self, display: DisplayOutput) -> dict[str, Any]:
         """Everything a display has to show, by MIME type, files included where they are there."""
@@ -68,7 +75,8 @@ class ExportSource:
                 continue
             content = self._read(name)
             if content is None:
-                bundle.setdefault("text/plain", f"[{kind}: see {name} in the session's folder]")
+                place = f"[{kind}: {name} in the session's folder]"
+                bundle["text/plain"] = f"{bundle.get('text/plain', '')}\n{place}".strip()
             else:
                 bundle[kind] = bundle_value(kind, content)
         return bundle

@@ -262,6 +262,17 @@ def test_files_are_readable_by_their_owner_only(environment: Environment, tmp_pa
         assert file.stat().st_mode & 0o077 == 0
 
 
+def test_others_cannot_put_a_folder_in_the_place_of_a_session(tmp_path: Path) -> None:
+    sessions = tmp_path / "sessions"
+    sessions.mkdir()
+    sessions.chmod(0o777)
+
+    with Environment(tmp_path) as environment:
+        environment.start_session("s1", wait=False)
+
+    assert sessions.stat().st_mode & 0o077 == 0
+
+
 def test_cycles_leave_nothing_behind(tmp_path: Path) -> None:
     def left() -> tuple[int, int, int]:
         this = psutil.Process()

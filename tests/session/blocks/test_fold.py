@@ -331,6 +331,18 @@ def test_a_post_that_its_process_took_along_is_lost() -> None:
     assert resumed.kind == "resumed"
 
 
+def test_without_events_of_its_execution_a_cell_has_the_report(tmp_path: Path) -> None:
+    with TaskWeaverApp(tmp_path) as app:
+        session = app.get_session()
+        session.run_code("python", "print('told')")
+        kinds = (PostEventType.post_execution_output, PostEventType.post_execution_event)
+        [cell] = fold_blocks(event for event in events_of(session) if event.t not in kinds)
+
+    assert isinstance(cell, Cell)
+    assert cell.status == "success"
+    assert [(stream, "told" in text) for stream, text in texts(cell)] == [("stdout", True)]
+
+
 def test_code_that_the_model_took_back_is_not_shown() -> None:
     emitter = SessionEventEmitter()
     emitter.start_round(RoundId("round-1"))

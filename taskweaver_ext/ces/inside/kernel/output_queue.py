@@ -15,7 +15,7 @@ import select
 import struct
 import threading
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 from .child_pipes import ChildPipes
 from .wire import (
@@ -113,15 +113,18 @@ class OutputQueue:
         self._append(kind, text)
         self.flush()
 
+    def say_first(self, kind: int, text: str) -> None:
+        """Send a message of an execution that has said nothing yet; for what follows it is quiet.
+
+        It is gone before code runs, which may keep every other thread from running.
+        """
+        frame = b"".join(_frame(kind, self.latest.ordinal, text))
+        self._wire.send_all(lambda: frame)
+
     def end(self, text: str) -> None:
         """Append the end of the running execution and send it, after all that came before."""
         self._is_ending = True  # before it is there: the other thread may send it
         self.say(ENDED, text)
-
-    def say_soon(self, kind: int, text: str) -> None:
-        """Append a message that is sent with what follows, or after a moment."""
-        self._append(kind, text)
-        self._set_alarm(_monotonic() + PARTIAL_LINE_SECONDS)
 
     def _append(self, kind: int, text: str) -> None:
         pending = pending_of_execution.get(self.latest)
@@ -155,6 +158,10 @@ class OutputQueue:
         """Send all that was said so far and make sure that it arrives: we may end in this way."""
         self.flush()
         self._wire.settle(ending)
+
+    def break_down(self) -> NoReturn:
+        """End this process: code has broken what would go on."""
+        self._wire.break_down()
 
     def flush_text(self) -> None:
         """Send what was written because its writer asks for it."""

@@ -42,6 +42,9 @@ NOT_FOR_THE_WIRE = frozenset(("status", "execute_input", "iopub_welcome", "shutd
 
 _DELIMITER = b"<IDS|MSG>"
 _STARTED = "started\n{}"
+_ALIVE = "alive\n{}"
+_PASSING = (KeyboardInterrupt, MemoryError, OSError, RecursionError)
+"""What can happen in our own code without anything being broken."""
 
 _GET_AWAITABLE = bytes((dis.opmap["GET_AWAITABLE"],))
 _CACHE = b"\0"
@@ -124,20 +127,34 @@ class Runtime:
             self.queue.say(MESSAGE, f"{message_type}\n{fitting(content).decode()}")
 
     async def execute(self, request: dict[str, Any], run: Run) -> dict[str, Any]:
-        """Run one request (its metadata is `request`) and say how it ended."""
+        """Run one request (its metadata is `request`) and say how it ended.
+
+        Where that is not possible any more this process ends: the client would wait for ever.
+        """
+        if "alive" in request:
+            self.queue.say(MESSAGE, _ALIVE)
+            return {"status": "ok"}
         ordinal = int(request.get("ordinal", 0))
         if 0 < ordinal <= self.queue.latest.ordinal:
             return {"status": "ok"}  # sent again by a client that lost its line
+        has_begun = False
         try:
-            reply = await self._run(ordinal, request, run)
+            self._begin(ordinal, request)
+            has_begun = True
+            reply = await self._run(request, run)
         except BaseException as error:  # noqa: BLE001 - the client must hear an end in any case
+            if not has_begun and not isinstance(error, _PASSING):
+                self.queue.break_down()
             self.is_in_code = False
             reply = _error_reply(error)
-        told = {name: reply[name] for name in _REPLIED if name in reply}
-        self.queue.end(fitting(json.dumps(sendable(told), default=str).encode()).decode())
+        try:
+            told = {name: reply[name] for name in _REPLIED if name in reply}
+            self.queue.end(fitting(json.dumps(sendable(told), default=str).encode()).decode())
+        except BaseException:  # noqa: BLE001 - see above
+            self.queue.break_down()
         return reply
 
-    async def _run(self, ordinal: int, request: dict[str, Any], run: Run) -> dict[str, Any]:
+    def _begin(self, ordinal: int, request: dict[str, Any]) -> None:
         self.queue.begin(ordinal)
         self.context.begin(request)
         self._is_interrupted = False
@@ -145,9 +162,11 @@ class Runtime:
         if threading.current_thread() is threading.main_thread():
             self._interrupt_watch.loop = asyncio.get_running_loop()
             self._listen_for_interrupts()
+
+    async def _run(self, request: dict[str, Any], run: Run) -> dict[str, Any]:
         processor_seconds = time.process_time()
         try:
-            self.queue.say_soon(MESSAGE, _STARTED)
+            self.queue.say_first(MESSAGE, _STARTED)
             reply = self._command(request) if "command" in request else await run()
         except BaseException as error:  # noqa: BLE001 - how code ends is a result
             self.is_in_code = False

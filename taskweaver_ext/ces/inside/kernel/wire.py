@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import functools
 import hashlib
 import hmac
 import os
@@ -23,6 +24,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from typing import NoReturn
 
 from .deferred_signals import DeferredSignals
 
@@ -39,6 +41,10 @@ MAX_RUNS_BYTES = 1 << 20
 
 CHALLENGE_BYTES = 32
 PROOF_BYTES = 64
+
+_BROKEN = b"broken\n{}"
+_exit = os._exit
+"""The system's own: the runtime replaces the name in `os`, and code may."""
 
 _STILL_THERE_MILLISECONDS = 1000
 _PROOF_SECONDS = 1.0
@@ -149,6 +155,10 @@ class FrameSender:
     def settle(self, ending: dict[str, int]) -> None:
         """What was sent must arrive, even if this process now ends in this way."""
 
+    def break_down(self) -> NoReturn:
+        """End this process: code has broken what would go on."""
+        _exit(1)
+
     def _send_rest(self) -> None:
         raise NotImplementedError
 
@@ -166,6 +176,17 @@ class Wire(FrameSender):
         super().__init__(signals)
         self._socket = open_socket(address)
         self._socket.setblocking(False)
+        last_words = HEADER.pack(MESSAGE, 0, len(_BROKEN)) + _BROKEN
+        # Made now, when everything works.
+        self._say_last_words = functools.partial(self._socket.send, last_words)
+
+    def break_down(self) -> NoReturn:
+        """Tell the client, and end this process."""
+        try:
+            if not self._rest:
+                self._say_last_words()
+        finally:
+            super().break_down()
 
     def fileno(self) -> int:
         """The socket's descriptor."""

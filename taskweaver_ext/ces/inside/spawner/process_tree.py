@@ -71,7 +71,7 @@ class ProcessFamily:
             with contextlib.suppress(OSError, ValueError):
                 _, hard = resource.prlimit(self.leader, resource.RLIMIT_RTTIME)
                 if hard == resource.RLIM_INFINITY:
-                    resource.prlimit(self.leader, resource.RLIMIT_RTTIME, (self._tag, hard))
+                    resource.prlimit(self.leader, resource.RLIMIT_RTTIME, (self.tag_value, hard))
 
     def members(self, *, is_recent: bool = False) -> Iterator[ProcessSeen]:
         """The living members, the leader included.
@@ -90,14 +90,15 @@ class ProcessFamily:
             return True
         if seen.start_ticks < self.started_ticks:
             return False
-        if f" {self._tag} ".encode() in _read(seen.pid, "limits"):
+        if f" {self.tag_value} ".encode() in _read(seen.pid, "limits"):
             return True
         if mark_of(seen.pid).startswith(self.mark):
             return True
         return bool(self.lifeline) and self.lifeline in _open_files(seen.pid)
 
     @property
-    def _tag(self) -> int:
+    def tag_value(self) -> int:
+        """The limit that members have, in microseconds of real-time work."""
         return _TAG_BASE + int(self.mark.partition("-")[0][:14], 16)
 
 

@@ -48,6 +48,11 @@ os.execv(sys.argv[2 + count], sys.argv[3 + count :])
 limits set from outside come too late for what starts quickly."""
 
 
+def new_mark() -> str:
+    """A mark that no other process has."""
+    return uuid.uuid4().hex
+
+
 @dataclass(frozen=True)
 class ProcessEnd:
     """How a process came to its end."""
@@ -75,6 +80,7 @@ class StartedProcess:
         stderr: int,
         limits: Sequence[str] = (),
         has_lifeline: bool = False,
+        mark: str = "",
     ) -> None:
         """Start it; raises OSError, or ValueError for what no process can be given.
 
@@ -83,12 +89,13 @@ class StartedProcess:
             limits: What its processes may use: "RLIMIT_NAME:VALUE:SLACK", the slack being
                 what the hard limit lies above.
             has_lifeline: Whether what it starts can also be known by a pipe that it inherits.
+            mark: What it and all that it starts carry in their environment; by default a new one.
         """
         command = list(command)
         if limits:
             launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(len(limits)), *limits]
             path, command = sys.executable, [*launcher, path, *command]
-        self.mark = uuid.uuid4().hex
+        self.mark = mark or new_mark()
         self._out_of_memory_kills = _out_of_memory_kills()
         started_ticks = ticks_since_boot()
         pipe = os.pipe() if has_lifeline else ()

@@ -127,6 +127,17 @@ class KernelConnection(Protocol):
     def answer(self, text: str) -> None:
         """Answer the question that `InputWanted` brought."""
 
+    def ask_if_alive(self) -> None:
+        """Ask a kernel whether it still works; `receive` brings an "alive" message."""
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether a silent kernel could be heard now; any thread may ask."""
+
+    @property
+    def tells_beginnings(self) -> bool:
+        """Whether code is heard to begin before it can keep its kernel from saying so."""
+
     def request_shutdown(self) -> None:
         """Ask an idle kernel to end by itself."""
 

@@ -13,6 +13,23 @@ from typing import Any
 _DELIMITER = b"<IDS|MSG>"
 _PROTOCOL_VERSION = "5.3"
 
+ALIVE = {"taskweaver": {"alive": True}}
+"""The metadata of a request that only asks whether the kernel's runtime still works."""
+
+
+def execute_content(
+    code: str, *, silent: bool = False, allow_stdin: bool = False
+) -> dict[str, object]:
+    """What a request to run code says."""
+    return {
+        "code": code,
+        "silent": silent,
+        "store_history": not silent,
+        "user_expressions": {},
+        "allow_stdin": allow_stdin,
+        "stop_on_error": False,
+    }
+
 
 class MessageHeaders:
     """Begin the messages of one client session."""

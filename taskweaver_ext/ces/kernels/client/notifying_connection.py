@@ -54,6 +54,12 @@ class NotifyingConnection(WireConnection):
         self._notices: deque[HostNotice] = deque()
         self._is_running = False
         self._awaited_ordinal = 0
+        self._is_paused = False
+
+    @property
+    def is_reachable(self) -> bool:
+        """Not while the place is paused where the kernel runs."""
+        return not self._is_paused
 
     @property
     def is_running(self) -> bool:
@@ -62,6 +68,8 @@ class NotifyingConnection(WireConnection):
 
     def notify(self, notice: HostNotice) -> None:
         """Let the running execution know of something, or the next one."""
+        if notice.status in ("paused", "resumed"):
+            self._is_paused = notice.status == "paused"
         if notice.status == "resumed" and not self._is_running and self._has_paused_untold():
             self._notices.pop()  # no code was held up
             return

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, TypeAlias, assert_never
 
+from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.ces.execution.events import InputSettled, StatusChanged
 from taskweaver_ext.ces.execution.results import (
+    Cause,
     ExecutionId,
     ExecutionStatus,
     HostNotice,
@@ -32,6 +34,7 @@ from taskweaver_ext.ces.kernels.client.host import (
     Received,
     RunsReceived,
 )
+from taskweaver_ext.ces.kernels.client.liveness import UNRESPONSIVE_SECONDS, Liveness
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.text.json_depth import is_nested_deeper
 
@@ -45,6 +48,7 @@ START_SECONDS = 1.0
 """How long an interrupt waits for the word that the code has started."""
 
 _REMEMBERED_EXECUTIONS = 10_000
+_BROKEN = "code had broken its internals, so that it could not go on, and it ended itself"
 _MAX_VOID_QUESTIONS = 100
 _MAX_DEPTH = 200
 """Of what a message holds: whatever passes it on calls itself for every level."""
@@ -75,6 +79,7 @@ class KernelReader:
         connection: KernelConnection,
         on_late_output: OnLateOutput,
         name: str,
+        unresponsive_seconds: float | None = UNRESPONSIVE_SECONDS,
     ) -> None:
         self._host = host
         self._connection = connection
@@ -95,6 +100,8 @@ class KernelReader:
         self._has_started = False
         self._started_by = _NEVER
         self._stop_at = _NEVER
+        self._liveness = Liveness(unresponsive_seconds)
+        self._is_broken = False
         self.death: KernelDeath | None = None
         """How the kernel died; set before the running execution ends."""
         self._thread = threading.Thread(
@@ -120,6 +127,14 @@ class KernelReader:
     def answer(self, execution: Execution, question: int, text: str) -> None:
         """Answer an execution's question, if it still waits for this one."""
         self._post(lambda: self._answer(execution, question, text))
+
+    def answers(self, token: CancellationToken) -> bool:
+        """Whether the kernel still answers; one that does not is killed, and the reader ends."""
+        if self._liveness.wait_for_answer(token) or not self._connection.is_reachable:
+            return True
+        self._post(self._give_up)
+        self._thread.join()
+        return False
 
     def stop(self) -> None:
         """End the kernel and the thread and wait for both; a running execution is cancelled."""
@@ -173,6 +188,7 @@ class KernelReader:
         self._void_questions = 0
         self._has_started = False
         self._started_by = time.monotonic() + START_SECONDS
+        self._liveness.execution_sent()
         timeout = execution.timeout
         self._interrupt_at = _NEVER if timeout is None else time.monotonic() + timeout
         execution.say(StatusChanged(execution_id=execution.id, status="running"))
@@ -210,11 +226,18 @@ class KernelReader:
 
     def _receive_message(self, message: MessageReceived) -> None:
         execution = self._running_as(message.ordinal)
-        if execution is None:
-            return
-        if message.message_type == "started":
-            self._code_has_started()
-            return
+        match message.message_type:
+            case "alive":
+                self._liveness.answered()
+            case "broken":
+                self._is_broken = True
+            case "started" if execution is not None:
+                self._liveness.execution_began()
+                self._code_has_started()
+            case _ if execution is not None:
+                self._receive_published(execution, message)
+
+    def _receive_published(self, execution: Execution, message: MessageReceived) -> None:
         try:
             if is_nested_deeper(message.content, _MAX_DEPTH):
                 raise ValueError(f"it is nested more than {_MAX_DEPTH} levels deep")
@@ -313,7 +336,7 @@ class KernelReader:
         return self._stop_reason is not None and not self._has_started
 
     def _seconds_to_next_deadline(self) -> float | None:
-        deadline = min(self._kill_at, self._stop_at)
+        deadline = min(self._kill_at, self._stop_at, self._liveness.next_deadline)
         if self._waits_to_interrupt:
             deadline = min(deadline, self._started_by)
         if self._asked_at is None:
@@ -321,8 +344,29 @@ class KernelReader:
         return None if deadline == _NEVER else max(0.0, deadline - time.monotonic())
 
     def _keep_deadlines(self) -> None:
+        if self._liveness.must_ask():
+            self._connection.ask_if_alive()
         if self._running is None:
             return
+        if self._liveness.has_failed_to_begin():
+            self._expect_it_to_begin()
+        if self._running is not None:
+            self._keep_deadlines_of_running()
+
+    def _expect_it_to_begin(self) -> None:
+        """The kernel has not begun for long; it has more time where it cannot be heard."""
+        if self._connection.is_reachable and self._connection.tells_beginnings:
+            self._give_up()
+        else:
+            self._liveness.execution_sent()
+
+    def _give_up(self) -> None:
+        """The kernel lives, but does not work any more."""
+        self._host.kill()
+        self._kernel_is_gone(self._liveness.why_it_is_given_up(), cause="unresponsive")
+
+    def _keep_deadlines_of_running(self) -> None:
+        assert self._running is not None
         now = time.monotonic()
         if self._running.has_too_much_output and self._stop_reason is None:
             self._stop_running("output_limit", GRACE_SECONDS)
@@ -336,11 +380,13 @@ class KernelReader:
             self._running.say(StatusChanged(execution_id=self._running.id, status="killing"))
             self._host.kill()
 
-    def _kernel_is_gone(self, reason: str = "") -> None:
+    def _kernel_is_gone(self, reason: str = "", cause: Cause | None = None) -> None:
         death = self._host.death() or KernelDeath(
             cause="unknown", detail="the connection to the kernel broke"
         )
-        self.death = replace(death, detail=reason) if reason else death
+        if self._is_broken:
+            reason, cause = _BROKEN, "unresponsive"
+        self.death = replace(death, detail=reason or death.detail, cause=cause or death.cause)
         if self._running is None:
             return
         if self._stop_reason is None:
@@ -373,6 +419,7 @@ class KernelReader:
 
     def _end_what_is_left(self) -> None:
         """End every execution that the reader still knows of; no more are accepted."""
+        self._liveness.stop_waiting()
         with self._lock:
             self._has_ended = True
         while not self._steps.empty():
@@ -391,6 +438,7 @@ class KernelReader:
         self._stop_reason = None
         self._interrupt_at = self._kill_at = _NEVER
         self._asked_at = None
+        self._liveness.execution_ended()
 
     def _shut_down(self) -> None:
         self._stop_at = time.monotonic() + SHUTDOWN_SECONDS

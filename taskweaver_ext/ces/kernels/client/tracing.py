@@ -49,6 +49,21 @@ class TracedConnection:
         self._say(">", f"answer of {len(text)} characters")
         self._connection.answer(text)
 
+    def ask_if_alive(self) -> None:
+        """Log and ask the kernel whether it still works."""
+        self._say(">", "alive?")
+        self._connection.ask_if_alive()
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether a silent kernel could be heard now."""
+        return self._connection.is_reachable
+
+    @property
+    def tells_beginnings(self) -> bool:
+        """Whether code is heard to begin in any case."""
+        return self._connection.tells_beginnings
+
     def request_shutdown(self) -> None:
         """Log and ask the kernel to end."""
         self._say(">", "shutdown request")

@@ -32,7 +32,11 @@ from taskweaver_ext.ces.kernels.client.host import (
     OutputReceived,
     Received,
 )
-from taskweaver_ext.ces.kernels.client.jupyter_messages import MessageFormat
+from taskweaver_ext.ces.kernels.client.jupyter_messages import (
+    ALIVE,
+    MessageFormat,
+    execute_content,
+)
 from taskweaver_ext.machine.forks import closed_in_forks
 
 SHELL_PORT, IOPUB_PORT, STDIN_PORT, CONTROL_PORT, HEARTBEAT_PORT = range(1, 6)
@@ -184,16 +188,24 @@ class WireConnection:
     def execute(self, request: ExecuteRequest) -> None:
         """Send a request."""
         self._latest_ordinal = request.ordinal
-        content = {
-            "code": request.code,
-            "silent": False,
-            "store_history": True,
-            "user_expressions": {},
-            "allow_stdin": request.allow_stdin,
-            "stop_on_error": False,
-        }
+        content = execute_content(request.code, allow_stdin=request.allow_stdin)
         metadata = {"taskweaver": {"ordinal": request.ordinal, **request.metadata}}
         self._send(self._shell, self._format.pack("execute_request", content, metadata=metadata))
+
+    def ask_if_alive(self) -> None:
+        """Ask the kernel whether it still works, as it is asked to run code."""
+        content = execute_content("", silent=True)
+        self._send(self._shell, self._format.pack("execute_request", content, metadata=ALIVE))
+
+    @property
+    def tells_beginnings(self) -> bool:
+        """The thread that runs the code says so itself."""
+        return True
+
+    @property
+    def is_reachable(self) -> bool:
+        """Always, on this machine."""
+        return True
 
     @property
     def latest_ordinal(self) -> int:

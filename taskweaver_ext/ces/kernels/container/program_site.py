@@ -91,7 +91,6 @@ class ContainerProgramSite:
     def start(self, settings: ProcessSettings) -> ContainerProgram:
         """Start a process in the container."""
         arguments = asdict(settings)
-        del arguments["is_guarded"]
         arguments["cwd"] = self._inside(settings.cwd)
         client = self._connected()
         limits = self._monitor.count_limits()

@@ -25,6 +25,7 @@ from taskweaver_ext.ces.kernels.client.host import (
     OutputReceived,
     Received,
 )
+from taskweaver_ext.ces.kernels.client.jupyter_messages import ALIVE, execute_content
 from taskweaver_ext.ces.kernels.client.wire import Waker
 from taskweaver_ext.ces.kernels.gateway.channel import (
     ChannelLostError,
@@ -84,6 +85,7 @@ class GatewayConnection:
         self._request: ExecuteRequest | None = None
         self._too_long: ExecuteRequest | None = None
         self._answer: str | None = None
+        self._is_asked = False
         self._is_interrupted = False
         self._has_started = False
         self._latest_ordinal = 0
@@ -135,15 +137,24 @@ class GatewayConnection:
         metadata: dict[str, Any] | None = None,
     ) -> None:
         """Send code to be run."""
-        content = {
-            "code": code,
-            "silent": silent,
-            "store_history": not silent,
-            "user_expressions": {},
-            "allow_stdin": allow_stdin,
-            "stop_on_error": False,
-        }
+        content = execute_content(code, silent=silent, allow_stdin=allow_stdin)
         self._run_id = self._channel.send("shell", "execute_request", content, metadata)
+
+    def ask_if_alive(self) -> None:
+        """Ask the kernel whether it still works, now or as soon as there is a channel again."""
+        self._is_asked = True
+        self._look_later(_LOOK_SECONDS[0])
+        self._channel.send("shell", "execute_request", execute_content("", silent=True), ALIVE)
+
+    @property
+    def tells_beginnings(self) -> bool:
+        """Another thread of the kernel says so, which code can keep from running."""
+        return False
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether there is a channel."""
+        return self._channel.current is not None
 
     def answer(self, text: str) -> None:
         """Answer a question."""
@@ -218,14 +229,15 @@ class GatewayConnection:
     def _look_if_silent(self) -> None:
         """Silence may mean that code takes its time, or that another client has ended the kernel,
         or that what was said has been lost without a sign."""
-        if self._request is None or time.monotonic() < self._look_at:
+        is_waited_for = self._request is not None or self._is_asked
+        if not is_waited_for or time.monotonic() < self._look_at:
             return
         self._look_later(min(2 * self._look_pause, _LOOK_SECONDS[1]))
         if not self._is_known():
             self.mark_gone("the gateway does not know it any more")
             return
         self._frames.ask_for_the_missing()
-        if not self._has_started:
+        if self._request is not None and not self._has_started:
             self._send_request(self._request)  # one that it has already is not run twice
 
     def _look_later(self, pause: float) -> None:
@@ -283,6 +295,8 @@ class GatewayConnection:
 
     def _note(self, received: Received) -> None:
         match received:
+            case MessageReceived(message_type="alive"):
+                self._is_asked = False
             case ExecutionEnded(ordinal=self._latest_ordinal):
                 self._request = None
             case MessageReceived(ordinal=self._latest_ordinal, message_type="started"):
@@ -334,6 +348,8 @@ class GatewayConnection:
     def _say_again(self) -> None:
         """Ask for what we missed, and send again what may have been lost on its way."""
         self._frames.begin_again()
+        if self._is_asked:
+            self.ask_if_alive()
         if self._request is not None:
             self._send_request(self._request)
             if self._is_interrupted:

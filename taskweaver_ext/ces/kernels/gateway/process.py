@@ -10,9 +10,11 @@ there for IDLE_SECONDS, and ends kernels whose client is gone.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
+import resource
 import secrets
 import socket
 import sys
@@ -31,6 +33,13 @@ _LOCK_SECONDS = 2.0
 _ORPHAN_SECONDS = 600
 _DEATH_SECONDS = 0.5
 """How often the gateway looks whether its kernels live."""
+
+
+def allow_many_descriptors() -> None:
+    """Take as many as the system lets us have: each kernel needs a dozen of them here."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # then what there is has to do
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def hold_lock(path: Path) -> None:
@@ -90,6 +99,7 @@ def main() -> None:
         Path(sys.argv[2]),
         float(sys.argv[3]),
     )
+    allow_many_descriptors()
     hold_lock(lock_path)
     metadata_path.unlink(missing_ok=True)
     token = secrets.token_urlsafe(32)

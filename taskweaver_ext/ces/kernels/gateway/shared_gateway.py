@@ -11,7 +11,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import logging
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -47,6 +49,10 @@ _METADATA_FILE = "gateway.json"
 _LOG_FILE = "gateway.log"
 _LOCK_FILE = "lock"
 _LAST_WORDS_CHARACTERS = 1000
+_NEEDED_DESCRIPTORS = 64
+"""A kernel takes 17 of the gateway's while it starts; one that has few left fails in many ways."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,21 @@ class RunningGateway:
             return False
         finally:
             http.close()
+
+    def lack(self) -> str:
+        """What it has run out of, in words; empty when it can start more kernels."""
+        try:
+            used = len(os.listdir(f"/proc/{self.pid}/fd"))
+            limits = Path(f"/proc/{self.pid}/limits").read_text()
+        except OSError:  # it has ended, or this system does not tell
+            return ""
+        found = _DESCRIPTOR_LIMIT.search(limits)
+        if found is None or int(found[1]) - used >= _NEEDED_DESCRIPTORS:
+            return ""
+        return f"it has {used:,} files and sockets open and may have {int(found[1]):,}"
+
+
+_DESCRIPTOR_LIMIT = re.compile(r"^Max open files\s+(\d+)", re.MULTILINE)
 
 
 def default_folder() -> Path:
@@ -93,7 +114,7 @@ class SharedGateway:
         with self._naming_its_folder():
             self._prepare_folder()
             running = self.status()
-            if running is None or not running.is_healthy():
+            if running is None or running.lack() or not running.is_healthy():
                 with self._lock():
                     running = self._recover()
         return GatewaySettings(url=running.url, token=running.token)
@@ -171,12 +192,21 @@ class SharedGateway:
         """With the lock: use what others have started meanwhile, or replace what is broken."""
         for _ in range(_ATTEMPTS):
             running = self._wait_for_metadata(None) if self._is_alive() else self._start()
-            if running is not None and running.is_healthy():
+            lack = "" if running is None else running.lack()
+            if running is not None and not lack and running.is_healthy():
                 return running
+            if lack:
+                _log.warning(
+                    "The shared gateway (process %d) cannot start more kernels: %s. It is"
+                    " started again; the variables of its kernels are lost.",
+                    running.pid if running else 0,
+                    lack,
+                )
             self._end()
         raise KernelStartError(
-            f"The shared gateway was started {_ATTEMPTS} times, and each time it was killed or"
-            f" did not answer; its log is {self._folder / _LOG_FILE}: {self._last_words()}"
+            f"The shared gateway was started {_ATTEMPTS} times, and each time it was killed, did"
+            " not answer or had too few descriptors (ulimit -n); its log is"
+            f" {self._folder / _LOG_FILE}: {self._last_words()}"
         )
 
     def _start(self) -> RunningGateway | None:

@@ -38,7 +38,7 @@ from taskweaver_ext.ces.kernels.client.host import RUNTIME_FOLDER, KernelConnect
 from taskweaver_ext.ces.kernels.client.tracing import reached
 from taskweaver_ext.ces.kernels.client.wire import WireConnection, WireListener
 from taskweaver_ext.ces.kernels.local.zygote import Zygote, ZygoteError, inherited_state
-from taskweaver_ext.ces.programs.orphan_killer import OrphanKiller
+from taskweaver_ext.ces.programs.orphan_killer import ORPHAN_KILLER
 from taskweaver_ext.ces.programs.site import ProgramSite
 from taskweaver_ext.errors import KernelStartError
 from taskweaver_ext.machine.interpreters import explain_why_unusable
@@ -97,6 +97,7 @@ class LocalKernelHost:
         self._zygote = zygote
         self._mark = uuid.uuid4().hex
         self._folder = _make_private_folder()
+        ORPHAN_KILLER.watch(ProcessFamily(0, self._mark))
         self._process: KernelProcess | None = None
         self._family: ProcessFamily | None = None
         self._death: KernelDeath | None = None
@@ -130,6 +131,7 @@ class LocalKernelHost:
             self._process = self._start_process(key)
             self._family = ProcessFamily(self._process.pid, self._mark)
             self._family.tag()
+            ORPHAN_KILLER.watch(self._family)
             reached(f"process {self._process.pid} started")
             wire = self._accept(listener, self._process)
             reached("connected")
@@ -179,6 +181,7 @@ class LocalKernelHost:
             # What it started goes with it; now, because a number that was given back to the
             # system may be another process's.
             self._kill_family()
+            ORPHAN_KILLER.forget(self._mark)
             self._death = _death_of(self._process.collect())
         return self._death
 
@@ -201,6 +204,7 @@ class LocalKernelHost:
         """Kill what is left and remove the folder."""
         self.kill()
         self.death()
+        ORPHAN_KILLER.forget(self._mark)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _write_connection_file(self, key: str) -> None:
@@ -332,7 +336,7 @@ class _ForkedProcess:
 
 
 class _OrdinaryProcess:
-    """A kernel started as any program is; an orphan killer does for it what a zygote does."""
+    """A kernel started as any program is."""
 
     def __init__(
         self,
@@ -356,10 +360,6 @@ class _OrdinaryProcess:
                 start_new_session=True,
             )
         self.pid = self._process.pid
-        self._orphan_killer: OrphanKiller | None = None
-        if bash := shutil.which("bash"):
-            with contextlib.suppress(OSError):  # where there is no room for it, we go without
-                self._orphan_killer = OrphanKiller(bash, ProcessFamily(self.pid, environment[MARK]))
 
     def has_ended(self, wait_seconds: float) -> bool:
         deadline = time.monotonic() + wait_seconds
@@ -372,8 +372,6 @@ class _OrdinaryProcess:
 
     def collect(self) -> int | None:
         code = self._process.wait()
-        if self._orphan_killer is not None:
-            self._orphan_killer.dismiss()
         return -code if code < 0 else code << 8
 
     def may_be_at(self, wire: socket.socket) -> bool:

@@ -23,7 +23,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from taskweaver_ext.ces.inside.spawner.process_tree import MARK, ProcessFamily
+from taskweaver_ext.ces.inside.spawner.started_process import new_mark
 from taskweaver_ext.ces.kernels.client.host import RUNTIME_FOLDER
+from taskweaver_ext.ces.programs.orphan_killer import ORPHAN_KILLER
 from taskweaver_ext.machine.forks import closed_in_forks
 
 _READY_SECONDS = 60.0
@@ -84,6 +87,7 @@ class Zygote:
         self._preloads = list(preloads)
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._mark = ""
         self._socket: socket.socket | None = None
         self._is_ready = False
         self._refusal = ""
@@ -174,11 +178,13 @@ class Zygote:
         if self._process is not None or self._refusal:
             return
         ours, theirs = socket.socketpair()
+        mark = new_mark()  # also what it forks is known by it
+        ORPHAN_KILLER.watch(ProcessFamily(0, mark))
         with theirs:
             try:
                 self._process = subprocess.Popen(
                     [*self._command, str(theirs.fileno()), *self._preloads],
-                    env=self._environment,
+                    env={**self._environment, MARK: mark},
                     cwd="/",
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -188,7 +194,10 @@ class Zygote:
                 )
             except OSError:
                 ours.close()
+                ORPHAN_KILLER.forget(mark)
                 raise
+        self._mark = mark
+        ORPHAN_KILLER.watch(ProcessFamily(self._process.pid, mark))
         self._socket = closed_in_forks(ours)
 
     def _give_up(self) -> None:
@@ -196,6 +205,7 @@ class Zygote:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+            ORPHAN_KILLER.forget(self._mark)
             self._process.wait()
             self._process = None
         if self._socket is not None:

@@ -72,10 +72,6 @@ class SandboxedProcess(LocalProcess):
         folder = self._sandbox.folder
         return open_beneath(folder, str(Path(path).relative_to(folder)))
 
-    def _find_bash(self, settings: ProcessSettings) -> str:
-        """Not one that code may have put on its path: it runs outside of the sandbox."""
-        return shutil.which("bash", path=os.defpath) or "/bin/bash"
-
 
 class SandboxedFolder:
     """A folder that programs in the sandbox can write to.

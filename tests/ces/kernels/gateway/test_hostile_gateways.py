@@ -13,12 +13,14 @@ import pytest
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.inside.kernel.iopub_sender import FRAMES
+from taskweaver_ext.ces.inside.kernel.wire import ENDED, HEADER, MESSAGE, STDOUT
 from taskweaver_ext.ces.kernels.gateway import channel
 from taskweaver_ext.ces.kernels.gateway.api import GatewaySettings
 from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.errors import KernelStartError
 from tests.support.executions import MemoryWatch
 from tests.support.hostile_gateway import (
+    HELLO_FRAME,
     HostileGateway,
     Place,
     binary_message,
@@ -34,6 +36,7 @@ START_SECONDS = 4.0
 TIME_LIMIT = 40.0
 """For two starts on a busy machine; what does not end at a limit goes on for much longer."""
 PIECE_SECONDS = 0.1
+LARGEST_PIECE = 1 << 18
 
 HTML = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
 
@@ -238,7 +241,7 @@ def test_a_kernel_that_never_says_hello_is_given_up(attack: Attack, tmp_path: Pa
     assert "was not ready after" in start_error("hello", attack, tmp_path)
 
 
-def attacked(attack: Attack, folder: Path) -> ExecutionResult:
+def attacked(attack: Attack, folder: Path, timeout: float = TIME_LIMIT) -> ExecutionResult:
     """Run code on a kernel whose gateway attacks, in time and with little memory."""
     with HostileGateway("kernel", attack) as gateway:
         settings = settings_for(gateway)
@@ -247,7 +250,7 @@ def attacked(attack: Attack, folder: Path) -> ExecutionResult:
             memory = MemoryWatch(os.getpid())
             began = time.monotonic()
             result = environment.execute_code(
-                "s1", "1", on_event=lambda _: gateway.is_in_use.set(), timeout=TIME_LIMIT
+                "s1", "1", on_event=lambda _: gateway.is_in_use.set(), timeout=timeout
             )
             seconds, growth = time.monotonic() - began, memory.growth()
     assert seconds < TIME_LIMIT
@@ -272,6 +275,61 @@ def test_nonsense_from_a_kernel_in_use_ends_it_with_a_sentence(
 
     assert result.status is ExecutionStatus.DIED
     assert words in (result.error or "")
+
+
+HELLO_BYTES = len(HELLO_FRAME)
+
+
+def forged(kind: int, payload: bytes, ordinal: int = 1) -> bytes:
+    """A frame of a kernel, in messages that come after its hello."""
+    frame = HEADER.pack(kind, ordinal, len(payload)) + payload
+    return b"".join(
+        binary_message(FRAMES, {"start": HELLO_BYTES + start}, frame[start : start + LARGEST_PIECE])
+        for start in range(0, len(frame), LARGEST_PIECE)
+    )
+
+
+FORGED: list[tuple[str, Attack, str]] = [
+    ("a usage", saying(forged(ENDED, b'{"status": "ok", "usage": 5}')), "'usage' is no object"),
+    ("another's output", saying(forged(STDOUT, b"x", ordinal=9)), "was not asked for"),
+    (
+        "many values",
+        saying(forged(MESSAGE, b'display_data\n{"data":[' + b"[]," * 3_000_000 + b"0]}")),
+        "too much memory",
+    ),
+    (
+        "a large message",
+        saying(forged(MESSAGE, b"x" * (20 * MB))),
+        "announced a message of 20,971,520",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "attack", "words"), FORGED, ids=ids(FORGED))
+def test_forged_frames_end_a_kernel_behind_a_gateway_too(
+    name: str, attack: Attack, words: str, tmp_path: Path
+) -> None:
+    result = attacked(attack, tmp_path)
+
+    assert result.status is ExecutionStatus.DIED
+    assert words in (result.error or "")
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        websocket_frame(9, b"ping"),
+        text_message("status", {"execution_state": "busy"}),
+        binary_message(FRAMES, {"start": HELLO_BYTES, "wants_receipt": True}, b""),
+        binary_message(FRAMES, {"start": 1 << 40}, b"x"),
+        text_message("stream", {"name": "stdout", "text": "IOPub message rate exceeded"}),
+    ],
+    ids=["pings", "statuses", "receipts wanted", "pieces that are missing", "rate limits"],
+)
+def test_a_time_limit_holds_while_a_gateway_talks_without_end(piece: bytes, tmp_path: Path) -> None:
+    result = attacked(endlessly(b"", piece * 100), tmp_path, timeout=2.0)
+
+    assert result.status is ExecutionStatus.TIMEOUT
 
 
 @pytest.mark.parametrize(

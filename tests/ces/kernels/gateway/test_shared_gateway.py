@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -182,6 +183,37 @@ def test_one_that_hangs_is_replaced(folder: Path) -> None:
 
     assert settings.url != hanging.url
     wait_until(lambda: not Path(f"/proc/{hanging.pid}").exists())
+
+
+@pytest.mark.parametrize("left", [0, 3, 20, 40])
+def test_one_that_has_run_out_of_descriptors_is_named_and_replaced(
+    left: int, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gateway = SharedGateway(folder)
+    gateway.connect()
+    exhausted = gateway.status()
+    assert exhausted is not None
+    limit = len(os.listdir(f"/proc/{exhausted.pid}/fd")) + left
+    resource.prlimit(exhausted.pid, resource.RLIMIT_NOFILE, (limit, limit))
+
+    settings = gateway.connect()
+    with Environment(tmp_path, EnvMode.Gateway, gateway=settings) as environment:
+        environment.start_session("s1")
+        result = environment.execute_code("s1", "6 * 7", timeout=LIMIT_SECONDS)
+
+    assert settings.url != exhausted.url
+    assert result.output == "42"
+    assert f"files and sockets open and may have {limit:,}" in caplog.text
+    wait_until(lambda: not Path(f"/proc/{exhausted.pid}").exists())
+
+
+def test_it_may_open_as_many_files_as_the_system_lets_it(folder: Path) -> None:
+    SharedGateway(folder).connect()
+
+    running = SharedGateway(folder).status()
+    assert running is not None
+    least, most = resource.prlimit(running.pid, resource.RLIMIT_NOFILE)
+    assert least == most
 
 
 def test_a_starter_that_is_killed_leaves_a_gateway_that_others_use(folder: Path) -> None:

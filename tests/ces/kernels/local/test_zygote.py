@@ -647,7 +647,8 @@ time.sleep(1000)
     assert owner.stdout is not None
     with owner.stdout:
         assert owner.stdout.readline() == "ready\n"
-        (zygote,) = psutil.Process(owner.pid).children(recursive=True)
+        children = psutil.Process(owner.pid).children(recursive=True)
+        (zygote,) = (child for child in children if "zygote_main" in " ".join(child.cmdline()))
         owner.kill()
         owner.wait()
 
