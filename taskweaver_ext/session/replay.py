@@ -41,7 +41,7 @@ from taskweaver_ext.session.files import copy_into
 from taskweaver_ext.session.saved import SavedSession
 from taskweaver_ext.session.session import Session
 from taskweaver_ext.session.submitted import Submitted
-from taskweaver_ext.session.variables import RESTORED
+from taskweaver_ext.session.variables import RESTORED, SAVED
 
 AskPassword = Callable[[str], str | None]
 """Asks a person for a password, given the prompt of the code; None: there is none."""
@@ -177,8 +177,25 @@ class Replay:
     def _hear(self, notice: SessionNotice) -> None:
         if notice.kind == "resumed":
             self._needs_fresh_kernel = not self._keeps_kernel
+        elif notice.kind == "notice" and notice.text.startswith(SAVED):
+            self._try("saved", lambda: self._fitting_session().snapshot())
         elif notice.kind == "notice" and notice.text.startswith(RESTORED):
-            self._needs_fresh_kernel = False  # the variables are still there
+            self._try("restored", self._restore_variables)
+
+    def _restore_variables(self) -> None:
+        """Do it with what the replay has saved, or else with what the session has."""
+        session = self._fitting_session()
+        own = session.session_dir / VARIABLES_FILE
+        session.restore_variables(own if own.exists() else self._saved.folder / VARIABLES_FILE)
+
+    def _try(self, what: str, do: Callable[[], object]) -> None:
+        """Do with the variables what was done then; the next cell says if that fails."""
+        try:
+            do()
+        except SessionError as error:
+            self._notes.append(
+                f"variables were {what} before it then, and could not be now: {error}"
+            )
 
     def _fitting_session(self) -> Session:
         """The session that code runs in, with a fresh kernel where there was one then."""

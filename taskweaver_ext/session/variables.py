@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
 
+SAVED = "Variables are saved"
+"""How the notice begins that variables were saved."""
 RESTORED = "Variables are back"
 """How the notice begins that variables of an earlier kernel were restored."""
 
@@ -15,7 +17,7 @@ _MAX_NAMED = 20
 def describe_saved(saved: SavedVariables) -> str:
     """Say what was saved, and what was not and why."""
     size = saved.size_bytes / (1 << 20)
-    text = f"Saved {_count(saved.names)} ({size:.1f} MiB) to {saved.path}."
+    text = f"{SAVED}: {len(saved.names)} of them ({size:.1f} MiB) to {saved.path}."
     return text + _listed(" Not saved", saved.left_out)
 
 
@@ -36,10 +38,6 @@ def describe_to_agent(restored: RestoredVariables) -> str:
         "[Note: this session goes on in a new process. The Python variables of earlier code were"
         f" restored{lost}; the state of the shell is lost. Files are still there.]"
     )
-
-
-def _count(names: tuple[str, ...]) -> str:
-    return "1 variable" if len(names) == 1 else f"{len(names)} variables"
 
 
 def _listed(what: str, left_out: Mapping[str, str]) -> str:

@@ -49,7 +49,7 @@ def test_variables_come_back_on_request(project: Path) -> None:
         project, "> a.append(2); print(b, f())\n", "--resume", session_id, "--with-variables"
     )
 
-    assert "Saved 3 variables" in saved.stderr
+    assert "Variables are saved: 3 of them" in saved.stderr
     assert "lock (TypeError: cannot pickle" in saved.stderr
     assert done.stdout == "[1, 2] 2\n"
     assert "Variables are back: a, b, f." in done.stderr

@@ -193,7 +193,7 @@ def test_a_continued_session_has_a_fresh_kernel_where_it_had_one(
     assert [cell.outcome for cell in replayed(saved, fresh)] == ["same", "same"]
 
 
-def test_variables_that_were_restored_are_there_in_the_replay(
+def test_variables_that_were_restored_are_restored_in_the_replay(
     app: TaskWeaverApp, fresh: TaskWeaverApp
 ) -> None:
     session = app.get_session("s1")
@@ -201,14 +201,14 @@ def test_variables_that_were_restored_are_there_in_the_replay(
     session.snapshot()
     session.stop()
     session = app.get_session("s1")
+    session.run_code("python", "x = 'not restored'")
     session.restore_variables()
-    session.run_code("python", "print(x is y)")
+    session.run_code("python", "print(x is y, x)")
     session.stop()
 
-    assert [cell.outcome for cell in replayed(SavedSession(session.session_dir), fresh)] == [
-        "same",
-        "same",
-    ]
+    cells = replayed(SavedSession(session.session_dir), fresh)
+
+    assert [cell.outcome for cell in cells] == ["same"] * 3
 
 
 def test_code_that_was_stopped_is_stopped_again(app: TaskWeaverApp, fresh: TaskWeaverApp) -> None:

@@ -38,7 +38,7 @@ SNAPSHOT_SECONDS = 60.0
 
 _INTERRUPT_AFTER_SECONDS = 2.0
 """How long a kernel may go on after its time is up, which it mostly notices itself."""
-_GIVE_UP_AFTER_SECONDS = 15.0
+_GIVE_UP_AFTER_SECONDS = 8.0
 """How long it may go on after the interrupt, before the caller is let go."""
 _REQUEST_BYTES = 1 << 20
 """What one request carries: gateways refuse requests of ten times that."""

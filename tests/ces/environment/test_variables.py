@@ -275,3 +275,32 @@ def double(x):
     assert "double" in restored.left_out
     assert "double" not in saved.names
     checked(environment, "assert double(4) == 8")
+
+
+@pytest.mark.local_only("the gate is a file of this machine")
+@pytest.mark.not_in_sandbox
+def test_what_cannot_be_stopped_neither_keeps_the_caller_nor_costs_the_kernel(
+    environment: Environment, path: Path, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    checked(
+        environment,
+        f"""
+import os, time
+class Stubborn:
+    def __reduce__(self):
+        while not os.path.exists({str(gate)!r}):
+            try:
+                time.sleep(0.01)
+            except KeyboardInterrupt:
+                pass
+        return int, (5,)
+number, stubborn = 5, Stubborn()
+""",
+    )
+
+    with pytest.raises(SessionError, match="unharmed and busy"):
+        environment.snapshot("s1", path, timeout=0.1)
+    gate.touch()
+
+    assert run(environment, "print(number)").text() == "5\n"

@@ -321,7 +321,7 @@ class Variables:
     ) -> None:
         """Load what was received; write as JSON which variables there are now, and which not."""
         load_cloudpickle(cloudpickle)
-        received, self._received = bytes(self._received), bytearray()
+        received, self._received = memoryview(self._received), bytearray()
         restored: list[str] = []
         left_out: dict[str, str] = {}
         waiting = list(_with_data(parts, received))
@@ -339,7 +339,7 @@ class Variables:
     def _load(
         self,
         part: dict[str, Any],
-        data: bytes,
+        data: memoryview,
         python: str,
         known: Collection[str],
         restored: list[str],
@@ -371,7 +371,9 @@ def python_version() -> str:
     return f"{platform.python_implementation()} {'.'.join(map(str, sys.version_info[:2]))}"
 
 
-def _with_data(parts: list[dict[str, Any]], data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
+def _with_data(
+    parts: list[dict[str, Any]], data: memoryview
+) -> Iterator[tuple[dict[str, Any], memoryview]]:
     start = 0
     for part in parts:
         yield part, data[start : start + part["size"]]
