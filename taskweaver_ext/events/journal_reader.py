@@ -95,14 +95,14 @@ class JournalReader(Closeable):
         """How many texts of output were not in their records so far, or not as a whole."""
         return self._texts.missing
 
-    @cached_property
+    @property
     def complete_bytes(self) -> int:
-        """The size of the file without a torn last line."""
+        """The size of the file by now, without a torn last line."""
         return self._lines.end()
 
-    @cached_property
+    @property
     def last_seq(self) -> int:
-        """The number of the newest event, 0 before the first."""
+        """The number of the newest event by now, 0 before the first."""
         numbers = (seq_of(line) for _, line in self._lines.backward())
         return max(islice((one for one in numbers if one), _PROBED_LINES), default=0)
 
