@@ -321,6 +321,21 @@ def test_numbers_stay_unique_when_a_role_attaches_a_list_that_holds_itself(tmp_p
     assert [event.msg for event in events[2:4]] == ["first", "second"]
 
 
+def test_a_journal_that_is_removed_is_said_once(tmp_path: Path) -> None:
+    failures: list[str] = []
+    journal = open_journal(tmp_path, failures)
+    emitter = SessionEventEmitter(journal)
+    say(emitter, "before")
+    (tmp_path / JOURNAL).unlink()
+    for number in range(3):
+        say(emitter, f"after {number}")
+    journal.close()
+
+    [failure] = failures
+    assert "it was removed" in failure
+    assert [event.msg for event in emitter.read(0)] == ["before", "after 0", "after 1", "after 2"]
+
+
 # --- newer versions -------------------------------------------------------------------------------
 
 POST = '"round_id":"r","post_id":"p"'
