@@ -28,7 +28,8 @@ from taskweaver_ext.plugins.registry import PluginRegistry
 from taskweaver_ext.roles.base.role import RoleRegistry
 from taskweaver_ext.session.export.import_bundle import ImportedSession, import_bundle
 from taskweaver_ext.session.folders import remove_old_folders
-from taskweaver_ext.session.session import Session, SessionParts
+from taskweaver_ext.session.parts import SessionParts
+from taskweaver_ext.session.session import Session
 from taskweaver_ext.text.redaction import Redactor
 from taskweaver_ext.traces.traces import ModelIdentity, NoTraces, Traces
 

@@ -4,97 +4,46 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from taskweaver_ext.approval import Approval
-from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.executor import OnInput
-from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
-from taskweaver_ext.ces.programs.languages import Language
+from taskweaver_ext.ces.execution.results import ExecutionResult
 from taskweaver_ext.ces.sessions.snapshot_file import VARIABLES_FILE
 from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
-from taskweaver_ext.config.settings import Config, ReplyForm
-from taskweaver_ext.conversation import AttachmentType, Post, Round, RoundState
-from taskweaver_ext.errors import (
-    ConfigError,
-    RoundCancelledError,
-    SessionError,
-    TaskWeaverError,
-)
+from taskweaver_ext.conversation import Round
+from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.events.emitter import SessionEventEmitter
 from taskweaver_ext.events.questions import Questions
 from taskweaver_ext.events.types import (
     QuestionId,
     QuestionOutcome,
-    RoundStartExtra,
     SessionEventHandler,
     SessionEventType,
 )
-from taskweaver_ext.llm.chat_model import ChatModel
-from taskweaver_ext.plugins.registry import PluginEntry, PluginRegistry
+from taskweaver_ext.plugins.registry import PluginEntry
 from taskweaver_ext.roles.base.cancellation import Cancellation
-from taskweaver_ext.roles.base.role import (
-    USER,
-    Memory,
-    Role,
-    RoleContext,
-    RoleEntry,
-    RoleRegistry,
-    find_role_class,
-)
+from taskweaver_ext.roles.base.role import Memory, Role, RoleContext
 from taskweaver_ext.roles.base.token_count import TokenCounter
-from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor, CodeRun
-from taskweaver_ext.roles.code_interpreter.code_interpreter import CodeInterpreter
-from taskweaver_ext.roles.code_interpreter.result_text import (
-    artifact_paths,
-    describe_result,
-    status_name,
-)
-from taskweaver_ext.roles.planner.planner import Planner
+from taskweaver_ext.roles.code_interpreter.result_text import describe_result
 from taskweaver_ext.session.continued import close_open_ends
-from taskweaver_ext.session.export.export import (
-    Exported,
-    ExportFormat,
-    export_session,
-    format_of,
-)
+from taskweaver_ext.session.export.export import Exported, ExportFormat, export_session, format_of
 from taskweaver_ext.session.export.source import ExportSource
 from taskweaver_ext.session.files import SessionFile, copy_into
+from taskweaver_ext.session.memory import SessionMemory
 from taskweaver_ext.session.open_folder import OpenFolder
+from taskweaver_ext.session.parts import SessionParts, make_executor, make_roles
 from taskweaver_ext.session.rebuilt import FRESH_KERNEL, VARIABLES_LOST, RebuiltSession
+from taskweaver_ext.session.rounds import Rounds
 from taskweaver_ext.session.submitted import Submitted
 from taskweaver_ext.session.turns import SessionTurns
-from taskweaver_ext.session.variables import (
-    describe_restored,
-    describe_saved,
-    describe_to_agent,
-)
-from taskweaver_ext.traces.traces import NoTraces, Traces
+from taskweaver_ext.session.variables import describe_restored, describe_saved, describe_to_agent
 
 MAX_SHARED_RESULT_CHARS = 2000
-MAX_KEPT_RESULT_CHARS = 20_000
-"""How much of what a person's code wrote is kept with it: about what the console shows."""
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionParts:
-    """What all sessions of an application share."""
-
-    config: Config
-    environment: Environment
-    plugins: PluginRegistry
-    roles: RoleRegistry
-    find_model: Callable[[str], ChatModel]
-    languages: Mapping[str, Language]
-    """Those that the project adds."""
-    reply_form: ReplyForm = "json"
-    traces: Traces = field(default_factory=NoTraces)
 
 
 class Session:
@@ -140,10 +89,7 @@ class Session:
         self.session_dir = self._folder.path
         self.cwd = self._folder.cwd
         self.emitter = SessionEventEmitter(self._folder.journal)
-        self.memory = Memory(past.known_rounds)
-        """What the roles know."""
-        self.rounds = past.rounds
-        """All that was said and run, oldest first."""
+        self._memory = SessionMemory(past, self.emitter)
         self.usage = TokenCounter()
         self._cancellation = Cancellation()
         self.questions = Questions(self.emitter, lambda: self._cancellation.is_requested)
@@ -152,48 +98,45 @@ class Session:
         self.approval.questions = self.questions
         self.shares_runs = False
         """Whether what a person runs, and its output, goes to the agent with the next message."""
-        self.context_blocks = past.context_blocks
-        """What goes to the agent with the next message; `share` changes it."""
-        self._config = config
         self._turns = SessionTurns(session_id, self._cancellation, self._end)
         self._on_end = on_end
-        self._traces = parts.traces
+        context = RoleContext(
+            session_id=session_id,
+            session_dir=self.session_dir,
+            emitter=self.emitter,
+            config=config,
+            find_model=parts.find_model,
+            cancellation=self._cancellation,
+            usage=self.usage,
+            redactor=parts.environment.redactor,
+            traces=parts.traces,
+        )
         try:
-            self._executor = self._make_executor(parts)
-            self._context = RoleContext(
-                session_id=session_id,
-                session_dir=self.session_dir,
-                emitter=self.emitter,
-                config=config,
-                find_model=parts.find_model,
-                cancellation=self._cancellation,
-                usage=self.usage,
-                redactor=parts.environment.redactor,
-                traces=parts.traces,
-            )
-            self._roles = self._make_roles(parts)
+            self._executor = make_executor(parts, context, self.questions)
+            self._roles = make_roles(parts, context, self._executor, self.approval)
         except BaseException:
             self._folder.close()
             raise
+        self._rounds = Rounds(context, self._roles, self._executor, self.questions, self._memory)
         self.emitter.emit_session_event(SessionEventType.session_start, "Session started")
         if self._folder.problem:
             self._say_notice(self._folder.problem)
         self._go_on_from(past)
 
-    def _make_executor(self, parts: SessionParts) -> CodeExecutor:
-        loads_plugins = parts.config.code_generator.load_plugin
-        return CodeExecutor(
-            parts.environment,
-            self.session_id,
-            self.session_dir,
-            self.emitter,
-            parts.plugins.without_plugin_only() if loads_plugins else (),
-            self._cancellation,
-            self.questions,
-            plugin_problems=parts.plugins.problems if loads_plugins else (),
-            languages=parts.languages,
-            traces=parts.traces,
-        )
+    @property
+    def rounds(self) -> list[Round]:
+        """All that was said and run, oldest first."""
+        return self._memory.rounds
+
+    @property
+    def memory(self) -> Memory:
+        """What the roles know."""
+        return self._memory.known
+
+    @property
+    def context_blocks(self) -> tuple[str, ...]:
+        """What goes to the agent with the next message; `share` changes it."""
+        return self._memory.context_blocks
 
     @property
     def plugins(self) -> tuple[PluginEntry, ...]:
@@ -222,7 +165,8 @@ class Session:
                 cannot be copied.
         """
         with self._turns.claimed(), self.emitter.handle_events_ctx(event_handler):
-            return self._answer(Round.create(user_query=message), self._copied(files), on_input)
+            names = self._copied(files)
+            return self._rounds.answer(Round.create(user_query=message), names, on_input)
 
     def submit(
         self,
@@ -245,7 +189,7 @@ class Session:
 
         def answer() -> Round:
             with self._turns.reserved():
-                return self._answer(chat_round, names, on_input)
+                return self._rounds.answer(chat_round, names, on_input)
 
         return Submitted(chat_round.id, answer, token)
 
@@ -267,7 +211,7 @@ class Session:
             KernelStartError: The kernel did not become ready.
         """
         with self._turns.claimed(), self.emitter.handle_events_ctx(event_handler):
-            return self._run_alone(Round.create(user_query=code), language, on_input)
+            return self._run(Round.create(user_query=code), language, on_input)
 
     def submit_code(
         self, language: str, code: str, on_input: OnInput | None = None
@@ -282,7 +226,7 @@ class Session:
 
         def run() -> ExecutionResult:
             with self._turns.reserved():
-                return self._run_alone(chat_round, language, on_input)
+                return self._run(chat_round, language, on_input)
 
         return Submitted(chat_round.id, run, token)
 
@@ -312,23 +256,12 @@ class Session:
             SessionError: The session was stopped.
         """
         self._turns.require_open()
-        self._set_context(tuple(blocks))
-
-    def _set_context(self, blocks: tuple[str, ...]) -> None:
-        if blocks != self.context_blocks:
-            self.context_blocks = blocks
-            self.emitter.emit_session_event(
-                SessionEventType.session_context_update, "", {"blocks": list(blocks)}
-            )
+        self._memory.share(blocks)
 
     def forget(self) -> None:
         """Let the agent know nothing of what was said so far; variables and files stay."""
-        self.share([])
-        known = [one.id for one in self.memory.rounds]
-        self.memory.rounds.clear()
-        self.emitter.emit_session_event(
-            SessionEventType.session_memory_update, "", {"role": "", "covered_rounds": known}
-        )
+        self._turns.require_open()
+        self._memory.forget()
 
     def snapshot(self, path: str | Path | None = None) -> SavedVariables:
         """Save the Python variables to a file, for `restore_variables`; a notice says which.
@@ -362,8 +295,7 @@ class Session:
         with self._turns.claimed():
             place = Path(path or self.session_dir / VARIABLES_FILE)
             restored = self._executor.restore_variables(place, trust=trust)
-            others = [block for block in self.context_blocks if block != VARIABLES_LOST]
-            self.share([*others, describe_to_agent(restored)])
+            self._share_about_variables(describe_to_agent(restored))
             self._say_notice(describe_restored(restored))
             return restored
 
@@ -414,30 +346,6 @@ class Session:
         """
         self._turns.stop(is_called_back=self.emitter.is_calling_here)
 
-    def _make_roles(self, parts: SessionParts) -> dict[str, Role]:
-        """Make the roles by alias; the one that hears the user first comes first."""
-        form = parts.reply_form
-        workers: list[Role] = []
-        planners: list[tuple[type[Planner], RoleEntry]] = []
-        for entry in map(parts.roles.get, parts.config.session.roles):
-            role_class = find_role_class(entry)
-            if issubclass(role_class, Planner):
-                planners.append((role_class, entry))  # made last: it is told of all the others
-            elif issubclass(role_class, CodeInterpreter):
-                arguments = (self._executor, self.approval, form)
-                workers.append(role_class(entry, self._context, *arguments))
-            else:
-                workers.append(role_class(entry, self._context))
-        if len(planners) > 1 or (not planners and len(workers) != 1):
-            raise ConfigError("session.roles needs one planner, or exactly one other role.")
-        leads = [kind(entry, self._context, workers, form) for kind, entry in planners]
-        roles: dict[str, Role] = {}
-        for role in (*leads, *workers):
-            if role.alias in (USER, *roles):
-                raise ConfigError(f"session.roles: another one is called {role.alias!r} already.")
-            roles[role.alias] = role
-        return roles
-
     def _go_on_from(self, past: RebuiltSession) -> None:
         """Take up what an earlier process has left, if one has."""
         for alias, role_memory in past.role_memories.items():
@@ -447,105 +355,25 @@ class Session:
             self.usage.restore(past.usage)
         close_open_ends(past, self.emitter)
         if past.has_variables:
-            others = [block for block in self.context_blocks if block != VARIABLES_LOST]
-            self.share([*others, VARIABLES_LOST])
+            self._share_about_variables(VARIABLES_LOST)
             self._say_notice(FRESH_KERNEL)
+
+    def _share_about_variables(self, block: str) -> None:
+        """Have the agent told what became of them, once."""
+        others = [other for other in self.context_blocks if other != VARIABLES_LOST]
+        self.share([*others, block])
+
+    def _run(self, chat_round: Round, language: str, on_input: OnInput | None) -> ExecutionResult:
+        run = self._rounds.run(chat_round, language, on_input)
+        if self.shares_runs:
+            code = chat_round.user_query
+            text = describe_result(run.result, run.shown, max_chars=MAX_SHARED_RESULT_CHARS)
+            block = f"[I ran this {language} code]\n{code}\n[and this came of it]\n{text}\n[end]"
+            self._memory.share((*self.context_blocks, block))
+        return run.result
 
     def _copied(self, files: Sequence[SessionFile] | None) -> list[str]:
         return [copy_into(self.cwd, file) for file in files or ()]
-
-    def _answer(
-        self, chat_round: Round, file_names: Sequence[str], on_input: OnInput | None
-    ) -> Round:
-        parts = [*self.context_blocks, chat_round.user_query]
-        if file_names:
-            parts.insert(0, f"Files added to the working directory: {', '.join(file_names)}.")
-        post = Post.create("\n".join(parts), USER, next(iter(self._roles)))
-        chat_round.add_post(post)
-        self.memory.rounds.append(chat_round)
-        self.usage.begin_round()
-        details: RoundStartExtra = {
-            "kind": "message",
-            "user_query": chat_round.user_query,
-            "post": post.to_dict(),
-        }
-        with (
-            self._traces.round(self.session_id, chat_round),
-            self._telling(chat_round, details),
-            self._stopping_questions(),
-        ):
-            self._set_context(())
-            self._executor.recover()
-            self._executor.start_meanwhile()
-            self._executor.on_input = on_input
-            self._converse(chat_round)
-            chat_round.change_round_state("finished")
-        return chat_round
-
-    def _run_alone(
-        self, chat_round: Round, language: str, on_input: OnInput | None
-    ) -> ExecutionResult:
-        code = chat_round.user_query
-        runs: list[CodeRun] = []
-        details: RoundStartExtra = {"kind": "run", "user_query": code}
-        with self._telling(chat_round, details, raises=True), self._stopping_questions():
-            self._executor.recover()
-            runs.append(self._run(chat_round, language, code, on_input))
-            chat_round.change_round_state(state_after(runs[0].result.status))
-        [run] = runs
-        if self.shares_runs:
-            text = describe_result(run.result, run.shown, max_chars=MAX_SHARED_RESULT_CHARS)
-            block = f"[I ran this {language} code]\n{code}\n[and this came of it]\n{text}\n[end]"
-            self._set_context((*self.context_blocks, block))
-        return run.result
-
-    def _converse(self, chat_round: Round) -> None:
-        """Pass posts from role to role until one is for the user."""
-        limit = self._config.session.max_internal_chat_round_num
-        post = chat_round.post_list[-1]
-        for _ in range(limit):
-            self._cancellation.check()
-            role = self._roles.get(post.send_to)
-            if role is None:
-                raise SessionError(f"{post.send_from} wrote to {post.send_to!r}, who is not here.")
-            post = role.reply(self.memory)
-            if not isinstance(post, Post):  # a role may be a project's own
-                raise SessionError(
-                    f"{role.alias} returned {type(post).__name__} in place of a post. A role's"
-                    " reply returns what `post.end()` gives."
-                )
-            chat_round.add_post(post)
-            self.emitter.add_post(post)
-            _logger.info("%s wrote to %s", post.send_from, post.send_to)
-            if post.send_to == USER:
-                return
-        self._cancellation.check()
-        raise SessionError(
-            f"The roles have written to each other {limit} times without an answer, which is the"
-            " limit (session.max_internal_chat_round_num). Ask for less at a time, or raise it."
-        )
-
-    def _run(
-        self, chat_round: Round, language: str, code: str, on_input: OnInput | None
-    ) -> CodeRun:
-        post = self.emitter.create_post_proxy(USER)
-        chat_round.add_post(post.post)
-        post.update_attachment(language, AttachmentType.reply_type)
-        post.update_attachment(code, AttachmentType.reply_content)
-        try:
-            self._executor.on_input = on_input
-            run = self._executor.run(language, code, post)
-        except TaskWeaverError as error:
-            self.emitter.add_post(post.end(str(error)))
-            raise
-        result = run.result
-        post.update_attachment(status_name(result), AttachmentType.execution_status)
-        seen = describe_result(result, run.shown, max_chars=MAX_KEPT_RESULT_CHARS)
-        post.update_attachment(seen, AttachmentType.execution_result)
-        if paths := artifact_paths(result.artifact, self.cwd):
-            post.update_attachment("\n".join(paths), AttachmentType.artifact_paths, extra=paths)
-        self.emitter.add_post(post.end())
-        return run
 
     def _end(self) -> None:
         """Let go of everything."""
@@ -567,57 +395,3 @@ class Session:
             role.close()
         except Exception:  # it may be a project's own, and the others are still to be closed
             _logger.exception("The role %s could not be closed", role.alias)
-
-    def _stopping_questions(self) -> AbstractContextManager[None]:
-        """Have a wish to stop the round close its questions; raises if there was one before."""
-        return self._cancellation.stopping(lambda _kill_after: self.questions.cancel())
-
-    @contextmanager
-    def _telling(
-        self, chat_round: Round, details: RoundStartExtra, *, raises: bool = False
-    ) -> Iterator[None]:
-        """Tell listeners how a round goes; its block says how it ended.
-
-        Args:
-            raises: Whether failures of ours go on to the caller after they were told.
-        """
-        self.rounds.append(chat_round)
-        self.emitter.emit_session_event(SessionEventType.session_new_round, "New round")
-        self.emitter.start_round(chat_round.id, details)
-        try:
-            yield
-        except BaseException as error:
-            is_cancelled = isinstance(error, RoundCancelledError | KeyboardInterrupt)
-            chat_round.change_round_state("cancelled" if is_cancelled else "failed")
-            if not isinstance(error, Exception):
-                raise  # Ctrl-C, which is not ours to explain
-            chat_round.error = self._context.masked(_explain(error, chat_round))
-            if not is_cancelled:
-                self.emitter.emit_error(chat_round.error)
-            if raises:
-                raise
-        finally:
-            self.questions.cancel()
-            self.emitter.end_round(chat_round.id, chat_round.state, self.usage.to_dict())
-
-
-def state_after(status: ExecutionStatus) -> RoundState:
-    """Return how a round ends that is one run of a person's."""
-    match status:
-        case ExecutionStatus.SUCCESS:
-            return "finished"
-        case ExecutionStatus.CANCELLED:
-            return "cancelled"
-        case _:
-            return "failed"
-
-
-def _explain(error: Exception, chat_round: Round) -> str:
-    """Return why a round failed, for people; what was not foreseen is logged in full."""
-    if isinstance(error, RoundCancelledError):
-        return str(error)
-    if isinstance(error, TaskWeaverError):
-        _logger.warning("Round %s failed: %s", chat_round.id, error)
-        return str(error)
-    _logger.error("Round %s failed", chat_round.id, exc_info=error)
-    return f"The round failed: {type(error).__name__}: {error}"

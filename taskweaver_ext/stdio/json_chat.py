@@ -11,7 +11,8 @@ from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUP
 from taskweaver_ext.conversation import Round
 from taskweaver_ext.errors import RoundCancelledError, TaskWeaverError
 from taskweaver_ext.roles.base.role import USER
-from taskweaver_ext.session.session import Session, state_after
+from taskweaver_ext.session.rounds import state_after
+from taskweaver_ext.session.session import Session
 from taskweaver_ext.session.submitted import Submitted
 from taskweaver_ext.stdio import protocol
 from taskweaver_ext.stdio.line_reader import LineReader

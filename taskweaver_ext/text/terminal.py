@@ -263,10 +263,8 @@ class LineFolder:
             return
         self._end_line(lines)
         last = others.pop()
-        is_long = len(text) > self._max_line_chars and any(
-            len(line) > self._max_line_chars for line in others
-        )
-        if self._style or is_long or len(self._open) > 1 or self._reach:
+        longest = max(map(len, others), default=0) if len(text) > self._max_line_chars else 0
+        if self._style or longest > self._max_line_chars or len(self._open) > 1 or self._reach:
             for line in others:
                 self._write(line, lines)
                 self._end_line(lines)
