@@ -61,6 +61,9 @@ PROVIDERS_IN_TRACES: Mapping[ApiType, str] = {
 }
 """What the conventions for traces call providers, where that is another name than ours."""
 
+_CODE_PREFIX = "code_interpreter.code_prefix"
+"""Code, which is shown as it is: what is assigned in it to a name such as `key` is no secret."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -351,13 +354,19 @@ def _make_redactor(config: Config, plugins: PluginRegistry) -> Redactor:
     service = config.execution_service
     if not service.redact:
         return Redactor(())
+    named = [
+        {name: value for name, value in source.items() if name != _CODE_PREFIX}
+        for source in config.named
+    ]
     settings: dict[str, object] = {
+        "named": named,
         "llm": config.llm.settings,
         "llm_configs": config.llm.alternatives,
         "gateway_url": service.gateway_url,
         "gateway_token": service.gateway_token,
+        "engine_url": service.engine_url,
         "languages": service.languages or {},
-        "plugins": [plugin.configurations for plugin in plugins],
+        "plugins": plugins.configurations,
     }
     return Redactor(secret_values(settings) | secret_variables(), service.redact_patterns)
 

@@ -50,6 +50,9 @@ class SettingsReader:
                 reason, which is logged when one is set.
         """
         self.mistakes: list[str] = []
+        self.named: list[Mapping[str, object]] = []
+        """What each source has given by name: what is not known, and what a stronger one has
+        replaced, too."""
         self._folder = folder
         self._known = known
         self._without_effect = without_effect
@@ -59,6 +62,7 @@ class SettingsReader:
     def add_named(self, origin: str, values: Mapping[str, object]) -> None:
         """Add values by setting name; those that change nothing get a warning each."""
         self._source_count += 1
+        self.named.append(values)
         for name, value in values.items():
             if name in self._without_effect:
                 if value not in _UNSET:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar, get_type_hints
@@ -264,6 +264,9 @@ class Config:
     """Where what is typed in chats is kept."""
     names_kernel_mode: bool = True
     """Whether somebody has said where code runs; if not, people are told where it does."""
+    named: tuple[Mapping[str, object], ...] = field(default=(), repr=False)
+    """All that was set by name in code, as an argument or in the file, also what is not known here
+    and what something stronger has replaced; may hold keys."""
     llm: LlmConfig = field(default_factory=LlmConfig)
     execution_service: ExecutionServiceConfig = field(default_factory=ExecutionServiceConfig)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
@@ -363,7 +366,13 @@ def _read(reader: SettingsReader, folder: Path, history: Path) -> Config:
     sections: dict[str, Any] = {
         name: reader.section(name, kind) for name, kind in _section_classes().items()
     }
-    config = Config(app_base_dir=folder, history_file=history, llm=_llm(reader), **sections)
+    config = Config(
+        app_base_dir=folder,
+        history_file=history,
+        named=tuple(reader.named),
+        llm=_llm(reader),
+        **sections,
+    )
     reader.raise_mistakes()
     return config
 
@@ -393,7 +402,11 @@ def _llm(reader: SettingsReader) -> LlmConfig:
 def _section_classes() -> dict[str, type[Any]]:
     hints = get_type_hints(Config)
     kinds = {entry.name: hints[entry.name] for entry in fields(Config)}
-    return {name: kind for name, kind in kinds.items() if kind not in (Path, bool, LlmConfig)}
+    return {
+        name: kind
+        for name, kind in kinds.items()
+        if is_dataclass(kind) and kind is not LlmConfig
+    }
 
 
 def _known_names() -> dict[str, str]:

@@ -37,7 +37,9 @@ class DisplayFiles:
         """Return the event with its largest parts in files, until the rest is small."""
         sizes = {kind: _size(value) for kind, value in event.bundle.items()}
         too_much = sum(sizes.values()) - MAX_BUNDLE_CHARACTERS
-        bundle, files = dict(event.bundle), dict(event.files)
+        bundle = dict(event.bundle)
+        event = replace(event, files={k: self._beneath(path) for k, path in event.files.items()})
+        files = dict(event.files)
         for kind in sorted(sizes, key=lambda one: sizes[one], reverse=True):
             if too_much <= 0:
                 break
@@ -51,6 +53,9 @@ class DisplayFiles:
             del bundle[kind]
             too_much -= sizes[kind]
         return replace(event, bundle=bundle, files=files)
+
+    def _beneath(self, path: str) -> str:
+        return Path(path).relative_to(self._session_dir).as_posix()
 
     def _write(self, name: str, content: bytes) -> None:
         path = self._session_dir / name

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from taskweaver_ext.ces.execution.event_json import (
+    UnknownKindError,
     execution_event_from_json,
     execution_event_to_json,
 )
@@ -83,6 +84,7 @@ def session_event_from_json(values: Mapping[str, Any]) -> TaskWeaverEvent:
     """The same, where only a session's event makes sense.
 
     Raises:
+        UnknownKindError: It is none that this version knows.
         ProtocolError: It is none.
     """
     event = event_from_json(values)
@@ -119,11 +121,19 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - an attachment's extra can be an
     """Return what JSON makes of a value, so that a reader has the same before and after."""
     if value is None or isinstance(value, str):
         return value
-    value = value.to_dict() if hasattr(value, "to_dict") else value
     try:
-        return json.loads(json.dumps(value, default=str), parse_constant=str)
-    except (TypeError, ValueError, RecursionError):
+        value = value.to_dict() if hasattr(value, "to_dict") else value
+        return json.loads(json.dumps(value, default=_text_of), parse_constant=str)
+    except Exception:  # noqa: BLE001 - an object of a project's own can fail at anything
+        return _text_of(value)
+
+
+def _text_of(value: object) -> str:
+    """Return what an object says of itself, or at least what it is."""
+    try:
         return str(value)
+    except Exception:  # noqa: BLE001 - a number of 5,000 digits, a method that raises
+        return f"<{type(value).__name__}>"
 
 
 def _rebuilt(kind: EventType, values: Mapping[str, Any]) -> TaskWeaverEvent:
@@ -166,4 +176,4 @@ def _attachment_type(name: object) -> AttachmentType:
     try:
         return AttachmentType(name)
     except ValueError as error:
-        raise ProtocolError(f"There is no attachment type {name!r:.100}.") from error
+        raise UnknownKindError(f"There is no attachment type {name!r:.100}.") from error

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import replace
 
 from taskweaver_ext.events.types import EventScope, SessionEventType, TaskWeaverEvent
@@ -90,16 +89,16 @@ def missed_events(first_seq: int, last_seq: int) -> TaskWeaverEvent:
 
 def _text_bytes(event: TaskWeaverEvent) -> int:
     """Return what keeping the text of `event` costs; text that is there twice counts once."""
-    texts = {id(text): text for part in (event.msg, event.extra) for text in _texts_in(part)}
-    return sum(map(sys.getsizeof, texts.values()))
-
-
-def _texts_in(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from _texts_in(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _texts_in(part)
+    size = 0
+    seen: set[int] = set()  # a role may attach a list that holds itself
+    parts: list[object] = [event.msg, event.extra]
+    while parts:
+        part = parts.pop()
+        if not isinstance(part, str | dict | list | tuple) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, str):
+            size += sys.getsizeof(part)
+        else:
+            parts.extend(part.values() if isinstance(part, dict) else part)
+    return size

@@ -144,6 +144,8 @@ class Journal:
             descriptor = open_private(self._path, os.O_WRONLY | os.O_APPEND)
             self._file = closed_in_forks(open(descriptor, "ab", buffering=0))  # noqa: SIM115 - `close`
             self._file.truncate(self._intact_bytes)
+        if not os.fstat(self._file.fileno()).st_nlink:
+            raise FileNotFoundError(errno.ENOENT, "it was removed")  # nobody would find it there
         written = self._file.write(data)
         if written < len(data):
             self._file.truncate(self._file.tell() - written)
@@ -157,8 +159,9 @@ class Journal:
         message = (
             f"The session's journal {self._path} cannot be written ({error.strerror or error})."
             " The session goes on, but what happens now is lost when its process ends."
-            " Free space on that disk: the journal then goes on by itself."
         )
+        if error.errno != errno.ENOENT:
+            message += " Free space on that disk: the journal then goes on by itself."
         _logger.warning("%s", message)
         self._untold = message
 

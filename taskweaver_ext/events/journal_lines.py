@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from taskweaver_ext.ces.execution.event_json import UnknownKindError
 from taskweaver_ext.ces.execution.executor import NAME
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.events.event_json import event_to_json, session_event_from_json
@@ -28,7 +29,7 @@ RECORDS = Path("ces", "output")
 EPOCH_START = b'{"epoch":'
 OUTPUT_START = b'{"event":"post_execution_output",'
 
-_SEQ = re.compile(rb'\{"event":"[a-z_]{1,40}","seq":([1-9][0-9]{0,14}),')
+_SEQ = re.compile(rb'\{"event":"[a-z0-9_]{1,40}","seq":([1-9][0-9]{0,14}),')
 _MAX_TEXT_BYTES = 1 << 24
 """More than an event of output ever has; what is garbled must not fill our memory."""
 _STREAMS = ("stdout", "stderr")
@@ -105,7 +106,11 @@ class RecordTexts:
 
 
 def event_of_line(line: bytes, texts: RecordTexts) -> TaskWeaverEvent | None:
-    """Return the event that a line holds, its output filled in; None if it holds none."""
+    """Return the event that a line holds, its output filled in; None if it holds none.
+
+    Raises:
+        UnknownKindError: It holds one that a newer version has written.
+    """
     values = parsed_object(line)
     if values is None:
         return None
@@ -114,6 +119,8 @@ def event_of_line(line: bytes, texts: RecordTexts) -> TaskWeaverEvent | None:
         values["msg"] = texts.read(extra)
     try:
         event = session_event_from_json(values)
+    except UnknownKindError:
+        raise
     except ProtocolError:
         return None
     return event if event.seq > 0 else None

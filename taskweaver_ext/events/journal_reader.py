@@ -2,7 +2,8 @@
 
 Nothing is kept in memory but the piece that is being read. Numbers grow from line to line, so a
 place is found by halving the file. A torn last line is not there yet; lines that make no sense are
-skipped and counted, and a `session_events_missed` event stands where events are missing.
+skipped and counted, and a `session_events_missed` event stands where events are missing. Events of
+kinds that only a newer version knows are passed over.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from statistics import median_low
 from typing import Any
 
+from taskweaver_ext.ces.execution.event_json import UnknownKindError
 from taskweaver_ext.closing import Closeable
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.history import missed_events
@@ -128,12 +131,13 @@ class JournalReader(Closeable):
         """Give the events of some kinds, oldest first, without parsing the others."""
         last = 0
         for line in self._lines.beginning_with(_starts_of(kinds)):
-            event = event_of_line(line, self._texts)
-            if event is None or not last < event.seq <= self.last_seq:
-                self.skipped_lines += 1
-                continue
-            last = event.seq
-            yield event
+            with suppress(UnknownKindError):
+                event = event_of_line(line, self._texts)
+                if event is None or not last < event.seq <= self.last_seq:
+                    self.skipped_lines += 1
+                    continue
+                last = event.seq
+                yield event
 
     def numbers_of(self, kind: EventType) -> list[int]:
         """Give the numbers of all events of a kind, oldest first."""
@@ -177,10 +181,11 @@ class JournalReader(Closeable):
         for seq, line in self._numbered(offset, after):
             event = None
             if with_output or not line.startswith(OUTPUT_START):
-                event = event_of_line(line, self._texts)
-                if event is None or event.seq != seq:
-                    self.skipped_lines += 1
-                    continue
+                with suppress(UnknownKindError):  # it is there, for those who know what it is
+                    event = event_of_line(line, self._texts)
+                    if event is None or event.seq != seq:
+                        self.skipped_lines += 1
+                        continue
             if seq > told + 1:
                 yield missed_events(told + 1, seq - 1)
             told = seq

@@ -124,3 +124,5 @@ def _flat(values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
             pending += ((str(key), item) for key, item in value.items())
         elif isinstance(value, list | tuple):
             pending += ((name, item) for item in value)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            yield name, str(value)  # a password of digits that nobody has put into quotes

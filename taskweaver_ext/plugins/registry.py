@@ -114,6 +114,11 @@ class PluginRegistry:
         """Yield the enabled plugins, by name."""
         return (entry for _, entry in sorted(self._entries.items()) if entry.enabled)
 
+    @property
+    def configurations(self) -> tuple[Mapping[str, Any], ...]:
+        """What all of them are configured with, those that are not enabled too; may hold keys."""
+        return tuple(entry.configurations for entry in self._entries.values())
+
     def without_plugin_only(self) -> tuple[PluginEntry, ...]:
         """Return the enabled plugins that generated code may call."""
         return tuple(entry for entry in self if not entry.plugin_only)

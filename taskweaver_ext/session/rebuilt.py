@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from taskweaver_ext.conversation import AttachmentType, Post, PostId, RoleName, Round
+from taskweaver_ext.conversation import AttachmentType, Post, PostDict, PostId, RoleName, Round
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.events.types import (
     AnsweredExtra,
@@ -49,6 +49,8 @@ FRESH_KERNEL = (
 )
 """Told to people, once `VARIABLES_LOST` is on its way."""
 
+
+_ATTACHMENT_TYPES = frozenset(kind.value for kind in AttachmentType)
 
 NEEDED_KINDS: tuple[EventType, ...] = (
     SessionEventType.session_context_update,
@@ -157,8 +159,8 @@ class RebuiltSession:
         if self.open_round is None or "post" not in details:
             return
         try:
-            post = Post.from_dict(details["post"])
-        except ProtocolError:  # of a version that knows more kinds of attachments
+            post = Post.from_dict(_without_unknown(details["post"]))
+        except ProtocolError:
             return
         self.open_round.add_post(post)
         runs = post.get_attachment(AttachmentType.execution_status)
@@ -183,3 +185,9 @@ class RebuiltSession:
                 self.has_variables |= is_running
             case _:
                 pass
+
+
+def _without_unknown(post: PostDict) -> PostDict:
+    """Leave out attachments of kinds that only a newer version knows; the rest was said too."""
+    known = [one for one in post["attachment_list"] if one.get("type") in _ATTACHMENT_TYPES]
+    return {**post, "attachment_list": known}

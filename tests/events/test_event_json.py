@@ -254,3 +254,32 @@ def test_a_post_survives_whatever_a_role_has_attached() -> None:
     rebuilt = Post.from_dict(cast(Any, again.extra)["post"])
     assert (rebuilt.id, rebuilt.message) == (post.id, "hello")
     assert rebuilt.attachment_list[0].content == "kept"
+
+
+class Contrary:
+    """Fails at whatever it is asked."""
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(name)
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text either")
+
+
+@pytest.mark.parametrize(
+    "odd", [Contrary(), {"in": [Contrary()]}, 10**5000, {"number": 10**5000}], ids=type
+)
+def test_what_fails_at_everything_is_at_least_named(odd: object) -> None:
+    extra: AttachmentExtra = {
+        "type": AttachmentType.text,
+        "extra": odd,
+        "id": AttachmentId("a"),
+        "is_end": True,
+    }
+    kind = PostEventType.post_attachment_update
+    event = TaskWeaverEvent(EventScope.post, kind, RoundId("r"), PostId("p"), "said", extra)
+
+    rebuilt = session_event_from_json(json.loads(event_line(event)))
+
+    assert rebuilt.msg == "said"
+    assert "<" in str(cast(Any, rebuilt.extra)["extra"])

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskweaver_ext.ces.execution.results import ExecutionId
-from taskweaver_ext.conversation import RoundId
+from taskweaver_ext.conversation import AttachmentType, RoundId
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.emitter import SessionEventEmitter
 from taskweaver_ext.events.journal import Journal
@@ -297,6 +297,72 @@ def test_a_full_disk_is_said_once_and_costs_only_the_journal(tmp_path: Path) -> 
     assert events[1].t is SessionEventType.session_events_missed
     assert events[-1].msg == "after"
     assert events[-1].seq == len(heard)
+
+
+def test_numbers_stay_unique_when_a_role_attaches_a_list_that_holds_itself(tmp_path: Path) -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    journal = open_journal(tmp_path)
+    emitter = SessionEventEmitter(journal)
+    emitter.start_round(RoundId("r1"))
+    post = emitter.create_post_proxy("Odd")
+    post.update_attachment("first", AttachmentType.text, extra=endless)
+    post.update_attachment("second", AttachmentType.text, extra=deep)
+    emitter.add_post(post.end())
+    emitter.end_round(RoundId("r1"))
+    journal.close()
+
+    events = read(tmp_path)
+
+    assert [event.seq for event in events] == list(range(1, emitter.last_seq + 1))
+    assert [event.msg for event in events[2:4]] == ["first", "second"]
+
+
+def test_a_journal_that_is_removed_is_said_once(tmp_path: Path) -> None:
+    failures: list[str] = []
+    journal = open_journal(tmp_path, failures)
+    emitter = SessionEventEmitter(journal)
+    say(emitter, "before")
+    (tmp_path / JOURNAL).unlink()
+    for number in range(3):
+        say(emitter, f"after {number}")
+    journal.close()
+
+    [failure] = failures
+    assert "it was removed" in failure
+    assert [event.msg for event in emitter.read(0)] == ["before", "after 0", "after 1", "after 2"]
+
+
+# --- newer versions -------------------------------------------------------------------------------
+
+POST = '"round_id":"r","post_id":"p"'
+NEWER = (
+    '{"event":"session_v2_kind","seq":%d,"at":1.0,"msg":"?","extra":{"new":1}}',
+    '{"event":"post_execution_event","seq":%d,"at":1.0,' + POST + ',"extra":{"execution_id":"e",'
+    '"event":{"event":"hologram","execution_id":"e"}}}',
+    '{"event":"post_attachment_update","seq":%d,"at":1.0,' + POST + ',"extra":{"type":"hologram",'
+    '"extra":null,"id":"a","is_end":true}}',
+)
+
+
+@pytest.mark.parametrize("newer", NEWER)
+def test_events_that_a_newer_version_has_added_are_passed_over(tmp_path: Path, newer: str) -> None:
+    known = '{"event":"session_notice","seq":%d,"at":1.0,"msg":"known","new":[1],"extra":{"new":1}}'
+    lines = [known % 1, newer % 2, newer % 3, known % 4, newer % 7, known % 8, newer % 9]
+    header = '{"format":1,"session_id":"s1","new":true}\n{"epoch":1,"new":2}\n'
+    (tmp_path / JOURNAL).write_text(header + "\n".join(lines) + "\n")
+
+    with JournalReader(tmp_path) as reader:
+        events = list(reader.events())
+        assert (reader.last_seq, reader.skipped_lines) == (9, 0)
+
+    assert [event.seq for event in events] == [1, 4, 6, 8]
+    assert events[2].extra == {"first_seq": 5, "last_seq": 6}, "these are missing indeed"
+    again = written(tmp_path, ["next"])
+    assert [event.seq for event in again] == [10]
 
 
 # --- large journals -------------------------------------------------------------------------------

@@ -89,11 +89,11 @@ def test_keys_anywhere_in_settings_are_secret() -> None:
         "llm.max_tokens": 4096,
         "llm.stop_token": ["<|endoftext|>"],
         "ext_llms.llm_configs": {"other": {"llm.api_key": "ijklmnop", "llm.model": "gpt-4"}},
-        "plugins": [{"configurations": {"api_token": "qrstuvwx"}}],
+        "plugins": [{"configurations": {"api_token": "qrstuvwx", "password": 918273645546}}],
     }
 
     assert secret_values(settings) == {
-        *("abcdefgh", "ijklmnop", "qrstuvwx"),
+        *("abcdefgh", "ijklmnop", "qrstuvwx", "918273645546"),
         *("https://me:pass-word@host/v1", "pass-word", "me:pass-word"),
     }
 
@@ -105,6 +105,8 @@ def test_switches_numbers_and_paths_are_no_secrets(tmp_path: Path) -> None:
         "TOKENIZERS_PARALLELISM": "disabled",
         "USE_AUTH_TOKEN": "enabled",
         "MAX_TOKEN": "1048576",
+        "MIN_TOKEN": 1048576,
+        "HAS_KEY": True,
         "SSL_KEY_FILE": str(key_file),
         "SSH_AUTH_SOCK": "/tmp/ssh-x/agent.1",
         "KEY": "short",

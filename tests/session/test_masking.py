@@ -18,8 +18,14 @@ OTHER_KEY = "other-key-8d20c7"
 PLUGIN_KEY = "plugin-key-5a61e0"
 TOKEN = "gateway-token-77aa"
 VARIABLE = "from-a-variable-0c4d"
+OF_ANOTHER_PROGRAM = "unknown-key-41f7aa"
+REPLACED = "replaced-key-6e02d9"
+OF_UNUSED_PLUGIN = "unused-key-b35c18"
 PATTERN = "EMP-424242"
-SECRETS = (LLM_KEY, OTHER_KEY, PLUGIN_KEY, TOKEN, VARIABLE, PATTERN)
+SECRETS = (
+    *(LLM_KEY, OTHER_KEY, PLUGIN_KEY, TOKEN, VARIABLE, PATTERN),
+    *(OF_ANOTHER_PROGRAM, REPLACED, OF_UNUSED_PLUGIN),
+)
 
 READ_THE_PROJECT = """
 import pathlib
@@ -34,11 +40,13 @@ pathlib.Path('copy.txt').write_text(pathlib.Path({project!r}, 'secrets.txt').rea
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with keys wherever one can be."""
     monkeypatch.setenv("SOME_SERVICE_API_KEY", VARIABLE)
+    monkeypatch.setenv("LLM_API_KEY", LLM_KEY)
     folder = tmp_path / "project"
     (folder / "plugins").mkdir(parents=True)
     settings = {
-        "llm.api_key": LLM_KEY,
+        "llm.api_key": REPLACED,
         "llm.model": "any",
+        "web_explorer.gpt4v_key": OF_ANOTHER_PROGRAM,
         "ext_llms.llm_configs": {"other": {"llm.api_key": OTHER_KEY}},
         "execution_service.gateway_url": f"http://127.0.0.1:9/?token={TOKEN}",
         "execution_service.redact_patterns": ["EMP-\\d{6}"],
@@ -50,10 +58,15 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f"name: fetch\nenabled: true\ndescription: fetches with {PLUGIN_KEY}\n"
         f"configurations:\n  api_key: {PLUGIN_KEY}\n"
     )
-    (folder / "plugins" / "fetch.py").write_text(
-        "from taskweaver.plugin import Plugin, register_plugin\n"
-        "@register_plugin\nclass Fetch(Plugin):\n    def __call__(self): return 1\n"
+    (folder / "plugins" / "unused.yaml").write_text(
+        "name: unused\nenabled: false\ndescription: fetches nothing\n"
+        f"configurations:\n  api_key: {OF_UNUSED_PLUGIN}\n"
     )
+    for name in ("fetch", "unused"):
+        (folder / "plugins" / f"{name}.py").write_text(
+            "from taskweaver.plugin import Plugin, register_plugin\n"
+            "@register_plugin\nclass Fetch(Plugin):\n    def __call__(self): return 1\n"
+        )
     return folder
 
 
@@ -104,6 +117,20 @@ def test_what_a_person_types_is_theirs_and_what_code_makes_of_it_is_masked(proje
     assert typed in model.requests[0][-1].content
     assert VARIABLE not in model.requests[2][-1].content
     assert result.stdout == [f"{MASK}\n"]
+
+
+def test_the_model_is_told_of_files_without_the_secrets_in_their_names(project: Path) -> None:
+    make = code(f"open('for-{PLUGIN_KEY}.txt', 'w').close()")
+    model = ScriptedModel([plan("make"), make, answer("made"), plan("look"), code("1"), answer("2")])
+
+    with TaskWeaverApp(project, model=model) as app:
+        session = app.get_session()
+        session.send_message("make a file")
+        session.send_message("look at it")
+        has_file = (session.cwd / f"for-{PLUGIN_KEY}.txt").exists()
+
+    assert has_file
+    assert f"working directory: for-{MASK}.txt" in model.requests[4][-1].content
 
 
 def test_a_project_can_turn_it_off(project: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.approval import Approval, ApprovalAnswer
 from taskweaver_ext.errors import ModelError
+from taskweaver_ext.events.journal_lines import JOURNAL
 from taskweaver_ext.llm.chat_model import Message
 from taskweaver_ext.llm.model_errors import ContextTooLongError
 from taskweaver_ext.llm.scripted import ScriptedModel, ScriptedReply
@@ -138,3 +139,18 @@ def test_a_resumed_session_asks_its_model_with_the_same_history(
     requests = converse(tmp_path / "stopped", stops, is_stopped=True)
 
     assert requests == converse(tmp_path / "told", stops, is_stopped=False)
+
+
+def test_a_post_with_an_attachment_of_a_newer_version_is_remembered(tmp_path: Path) -> None:
+    with TaskWeaverApp(tmp_path, SETTINGS, model=ScriptedModel([answer("It is 42.")])) as app:
+        session = app.get_session("s1")
+        session.send_message("What is it?")
+    journal = session.session_dir / JOURNAL
+    newer = '"attachment_list":[{"id":"a","type":"hologram","content":"?","extra":null},'
+    journal.write_text(journal.read_text().replace('"attachment_list":[{', newer + "{"))
+    model = ScriptedModel([answer("42, as I said.")])
+
+    with TaskWeaverApp(tmp_path, SETTINGS, model=model) as app:
+        app.get_session("s1").send_message("What was it?")
+
+    assert any("It is 42." in message.content for message in model.requests[0])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import mimetypes
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -40,25 +41,37 @@ class ArtifactStore:
         """How many bytes have come of each file of which more is to come."""
 
     def save_images(
-        self, execution_id: ExecutionId, number: int, bundle: Mapping[str, Any]
+        self,
+        execution_id: ExecutionId,
+        number: int,
+        bundle: Mapping[str, Any],
+        files: Mapping[str, Path],
     ) -> list[ExecutionArtifact]:
-        """Save the images of a display bundle as files."""
+        """Save the images of a display bundle, of which the large ones are files already."""
         artifacts = []
         for mime_type, suffix in IMAGE_SUFFIXES.items():
-            if not isinstance(value := bundle.get(mime_type), str):
-                continue
-            try:
-                content = value.encode() if suffix == ".svg" else base64.b64decode(value)
-            except ValueError:
-                continue
             name = f"{execution_id}-{number}{suffix}"
+            content: bytes | Path
+            if mime_type in files:
+                content = files[mime_type]
+            elif isinstance(value := bundle.get(mime_type), str):
+                try:
+                    content = value.encode() if suffix == ".svg" else base64.b64decode(value)
+                except ValueError:
+                    continue
+            else:
+                continue
             artifacts.append(
                 ExecutionArtifact(
                     name=name,
                     type="svg" if suffix == ".svg" else "image",
                     mime_type=mime_type,
                     original_name=name,
-                    file_name=str(self._write(name, content)),
+                    file_name=str(
+                        self._copy(name, content)
+                        if isinstance(content, Path)
+                        else self._write(name, content)
+                    ),
                     preview=_short(bundle.get("text/plain")),
                 )
             )
@@ -108,6 +121,17 @@ class ArtifactStore:
             return None
         self._incomplete[file_name] = end
         return INCOMPLETE
+
+    def _copy(self, name: str, source: Path) -> Path:
+        """Have another name for a file, or where that cannot be, a copy."""
+        make_private_folder(self._folder)
+        path = self._folder / name
+        path.unlink(missing_ok=True)
+        try:
+            os.link(source, path)
+        except OSError:
+            shutil.copyfile(source, path)
+        return path
 
     def _write(self, name: str, content: bytes, flag: int = os.O_TRUNC) -> Path:
         make_private_folder(self._folder)

@@ -332,6 +332,12 @@ class Delivery:
         with self._changed:
             return self._waiting_bytes
 
+    @property
+    def waiting_events(self) -> int:
+        """How many events that are no text have not been taken."""
+        with self._changed:
+            return sum(isinstance(waiting, _WaitingEvent) for waiting in self._waiting)
+
     def _is_late(self) -> bool:
         is_full = self._held_bytes > _HELD_BYTES or len(self._waiting) > _HELD_ENTRIES
         return is_full and self._sink.is_on_disk

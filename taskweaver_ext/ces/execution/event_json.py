@@ -70,6 +70,10 @@ _HINTS = {
 }
 
 
+class UnknownKindError(ProtocolError):
+    """It is of a kind that this version does not know, as a newer one may write."""
+
+
 def line_of(event: ExecutionEvent) -> str:
     """An event as one line of JSON, plain ASCII: nothing in it can drive a terminal."""
     return json_line(execution_event_to_json(event))
@@ -100,11 +104,14 @@ def execution_event_from_json(values: Mapping[str, Any]) -> ExecutionEvent:
     """Rebuild an event from what `execution_event_to_json` returned; other fields are ignored.
 
     Raises:
+        UnknownKindError: There is no event of that name.
         ProtocolError: It is no such object.
     """
-    kind = _CLASSES.get(str(values.get("event")))
-    if kind is None:
-        raise ProtocolError(f"{values.get('event')!r} is no event of an execution.")
+    name = values.get("event")
+    if not isinstance(name, str):
+        raise ProtocolError(f"An event has no name like {name!r:.100}.")
+    if (kind := _CLASSES.get(name)) is None:
+        raise UnknownKindError(f"{name!r:.100} is no event of an execution.")
     fields = dict(values)
     if kind is ArtifactProduced:
         fields["artifact"] = _rebuilt(ExecutionArtifact, values)

@@ -44,7 +44,7 @@ class DisplayProduced:
     display_id: str | None = None
     is_result: bool = False
     files: dict[str, str] = field(default_factory=dict)
-    """In a session: large parts of the bundle by MIME type, as paths beneath its folder."""
+    """Large parts of the bundle by MIME type: paths, in a session beneath its folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

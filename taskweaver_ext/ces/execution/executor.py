@@ -48,7 +48,8 @@ class RunOptions:
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables of a fresh process, besides those of its executor."""
     record_on_disk: bool = False
-    """Whether the record is in files from its first byte, not only when memory is too small."""
+    """Whether the record is in files from its first byte, not only when memory is too small; and
+    whether events name the files of large displays instead of holding them."""
     token: CancellationToken = field(default_factory=CancellationToken)
     """Stops this execution, and no other."""
 

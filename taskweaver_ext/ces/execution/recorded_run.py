@@ -198,8 +198,7 @@ class RecordedRun:
             if isinstance(delivered, OutputTexts):
                 self._call_with_texts(delivered)
             elif delivered is not None:
-                self._before_event(delivered)
-                self._call(self._on_event, delivered)
+                self._call(self._on_event, self._as_told(delivered))
             if self._is_too_late:
                 break
         self._note_what_was_skipped()
@@ -214,8 +213,9 @@ class RecordedRun:
     def _masked(self, text: str) -> str:
         return text if self._redactor is None else self._redactor.redact(text)
 
-    def _before_event(self, event: ExecutionEvent) -> None:
-        """What else is to be done on the caller's thread when an event is its turn."""
+    def _as_told(self, event: ExecutionEvent) -> ExecutionEvent:
+        """Return what the caller is told, on the caller's thread, when it is the event's turn."""
+        return event
 
     def abandon(self) -> None:
         """Let go of the record without calling out: the caller's own thread was interrupted."""
@@ -233,14 +233,20 @@ class RecordedRun:
         return self.is_finished and time.monotonic() > self._ended_at + self._catch_up_seconds
 
     def _note_what_was_skipped(self) -> None:
-        if skipped := self._delivery.waiting_bytes + self._skipped_bytes:
-            self.add_notice(
-                Notice(
-                    kind="display_skipped",
-                    message=f"on_output was too slow: {skipped:,} bytes were recorded but not"
-                    f" shown within {self._catch_up_seconds:g} s of the end.",
-                )
+        skipped = self._delivery.waiting_bytes + self._skipped_bytes
+        events = self._delivery.waiting_events
+        if not skipped and not events:
+            return
+        parts = [f"{skipped:,} bytes"] if skipped else []
+        if events:
+            parts.append(f"{events:,} other events, such as displays,")
+        self.add_notice(
+            Notice(
+                kind="display_skipped",
+                message=f"on_output was too slow: {' and '.join(parts)} were recorded but not"
+                f" shown within {self._catch_up_seconds:g} s of the end.",
             )
+        )
 
     def _call_with_texts(self, texts: OutputTexts) -> None:
         on_output, on_event = self._on_output, self._on_event

@@ -139,6 +139,8 @@ class Display:
     display_id: str | None = None
     is_result: bool = False
     """True for the value of the last expression."""
+    files: dict[str, str] = field(default_factory=dict)
+    """Parts that are too large for a result, by MIME type: where each is, whole, as a file."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -104,7 +104,7 @@ class CodeGenerator:
         messages = self._history.messages(self._head(contents), rounds, self._render, post)
         # At the end, since it changes: models remember a prompt only as far as it stays the same.
         last = messages.pop()
-        present = f"{_list_variables(contents)} {self._list_files()}"
+        present = self._context.masked(f"{_list_variables(contents)} {self._list_files()}")
         messages.append(Message(last.role, f"{last.content}\n\n({present})"))
         try:
             reply = self._caller.ask(

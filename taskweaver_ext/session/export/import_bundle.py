@@ -30,6 +30,8 @@ _CHUNK_BYTES = 1024 * 1024
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _IS_ENCRYPTED = 0x1
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, LookupError)
+"""What reading a broken archive raises; the last two are of names that are empty or no text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,7 @@ def import_bundle(
             make_private_folder(staging)
             _unpack(bundle, entries, staging, max_bytes)
         session_id, folder = _moved(staging, workspace / "sessions", original_id)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except _BROKEN as error:
         raise SessionError(f"{path} is no bundle, or a broken one: {error}") from error
     except OSError as error:
         raise SessionError(f"{path} cannot be imported: {error}") from error

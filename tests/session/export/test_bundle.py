@@ -278,3 +278,21 @@ def test_newer_formats_are_refused_by_name(tmp_path: Path) -> None:
 
     with pytest.raises(SessionError, match="format 2; this version reads up to 1"):
         import_bundle(path, tmp_path / "workspace")
+
+
+@pytest.mark.parametrize("name", ["/////", "üüxxx"], ids=["empty", "no text"])
+def test_a_bundle_with_a_broken_name_is_refused(tmp_path: Path, name: str) -> None:
+    path = make_bundle(tmp_path / "x.zip", {f"session/{JOURNAL}": HEADER})
+    with zipfile.ZipFile(path, "a") as bundle:
+        bundle.writestr(name, "")
+    data = path.read_bytes()
+    directory = data.index(b"PK\x01\x02")
+    broken = data[directory:].replace(b"\xc3\xbc", b"\xff\xff").replace(b"/////", b"\0////")
+    path.write_bytes(data[:directory] + broken)
+    workspace = tmp_path / "here"
+    workspace.mkdir()
+
+    with pytest.raises(SessionError, match="broken"):
+        import_bundle(path, workspace)
+
+    assert left_in(workspace) == []

@@ -24,15 +24,19 @@ _MAX_CUT_PARTS = 1000
 _SHORT = 1000
 
 
-def message_cost(message: bytes) -> int:
-    """Return how much memory it takes at most to hold this JSON, its text and its values."""
+def message_cost(message: bytes, limit: int = MAX_COST) -> int:
+    """Return how much memory it takes at most to hold this JSON, its text and its values.
+
+    Args:
+        limit: What is certain to cost more is not counted to its end.
+    """
     texts = 2 * len(message) * (1 + _character_bytes(message))
     cost = texts + _VALUE_COST * (message.count(b'"') + _values_in(message))
-    if cost <= MAX_COST:
+    if cost <= limit:
         return cost
     plain = message.replace(b"\\\\", b"").replace(b'\\"', b"")
     cost = texts + _VALUE_COST * plain.count(b'"')
-    if cost > MAX_COST:
+    if cost > limit:
         return cost
     between_texts = b"".join(plain.split(b'"')[::2])
     return cost + _VALUE_COST * _values_in(between_texts)
@@ -54,8 +58,9 @@ def fitting(message: bytes) -> bytes:
     if message_cost(message) <= MAX_COST:
         return message
     content = json.loads(message)
-    if isinstance(content.get("data"), dict):
-        content["data"] = _smaller_bundle(content["data"])
+    if "data" in content:
+        cut = {"kind": "a message", "size": len(message)}
+        content["left_out"] = [*content.get("left_out", ()), cut]
     smaller = json.dumps(sendable(content)).encode()
     if message_cost(smaller) <= MAX_COST:
         return smaller
@@ -71,21 +76,6 @@ def _only_what_is_short(content: dict[str, Any], size: int) -> dict[str, Any]:
     return short
 
 
-def _smaller_bundle(bundle: dict[str, Any]) -> dict[str, Any]:
-    """Name what makes no sense when it is cut; the texts are cut later."""
-    kept: dict[str, Any] = {}
-    notes = []
-    for kind, part in bundle.items():
-        size = len(part) if isinstance(part, str) else len(json.dumps(part))
-        if size > _MAX_CUT_CHARACTERS and not (isinstance(part, str) and kind.startswith("text/")):
-            notes.append(_left_out(kind, size))
-        else:
-            kept[kind] = part
-    if notes:
-        kept["text/plain"] = "\n".join([str(kept.get("text/plain", "")), *notes]).lstrip("\n")
-    return kept
-
-
 def _left_out(what: str, size: int) -> str:
     return f"[{what} of {size:,} characters is left out: it is too large to be sent]"
 
@@ -95,7 +85,10 @@ def sendable(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: sendable(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [sendable(part) for part in value[:_MAX_CUT_PARTS]]
+        kept = [sendable(part) for part in value[:_MAX_CUT_PARTS]]
+        if left_out := len(value) - len(kept):
+            kept.append(f"[... {left_out:,} more are left out]")
+        return kept
     if isinstance(value, str):
         left_out = len(value) - _MAX_CUT_CHARACTERS
         if left_out > 0:

@@ -45,7 +45,7 @@ class PendingOutput(list):  # type: ignore[type-arg]  # a plain name costs nothi
     """What one execution has said, told apart by type because that costs the writer least.
 
     A text was written to standard output, a tuple of one text to standard error, and a list of
-    kind and text is a message.
+    kind and text, or bytes, is a message.
     """
 
     __slots__ = ("is_scheduled", "ordinal")
@@ -108,7 +108,7 @@ class OutputQueue:
             self._ring()
         self._last_sent = 0.0
 
-    def say(self, kind: int, text: str) -> None:
+    def say(self, kind: int, text: str | bytes) -> None:
         """Append a message of the running execution and send it, after all that came before."""
         self._append(kind, text)
         self.flush()
@@ -126,7 +126,7 @@ class OutputQueue:
         self._is_ending = True  # before it is there: the other thread may send it
         self.say(ENDED, text)
 
-    def _append(self, kind: int, text: str) -> None:
+    def _append(self, kind: int, text: str | bytes) -> None:
         pending = pending_of_execution.get(self.latest)
         pending.append([kind, text])
         self._active[pending.ordinal] = pending
@@ -300,6 +300,6 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def _frame(kind: int, ordinal: int, text: str) -> list[bytes]:
-    payload = _encoded(text)
+def _frame(kind: int, ordinal: int, text: str | bytes) -> list[bytes]:
+    payload = text if isinstance(text, bytes) else _encoded(text)
     return [HEADER.pack(kind, ordinal, len(payload)), payload] if payload else []

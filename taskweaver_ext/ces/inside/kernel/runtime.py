@@ -27,12 +27,13 @@ from typing import Any
 from . import kernel_contents, plugin_api, thread_context
 from .child_pipes import ChildPipes
 from .deferred_signals import DeferredSignals
+from .display_parts import DISPLAYS, send_large_parts
 from .interrupt_watch import InterruptWatch
 from .message_cost import fitting, sendable
 from .output_queue import OutputQueue
 from .streams import TextStream
 from .variables import Variables
-from .wire import HELLO, MESSAGE, STDERR, STDOUT, FrameSender
+from .wire import HELLO, MESSAGE, PIECE, STDERR, STDOUT, FrameSender
 
 _STARTS_A_CHILD = frozenset(
     ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec")
@@ -124,6 +125,8 @@ class Runtime:
         if message_type in NOT_FOR_THE_WIRE:
             return
         if os.getpid() == self._kernel_pid:
+            if message_type in DISPLAYS:
+                content = send_large_parts(content, lambda piece: self.queue.say(PIECE, piece))
             self.queue.say(MESSAGE, f"{message_type}\n{fitting(content).decode()}")
 
     async def execute(self, request: dict[str, Any], run: Run) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from typing import NoReturn
 from .deferred_signals import DeferredSignals
 
 HEADER = struct.Struct("!BII")
-STDOUT, STDERR, MESSAGE, ENDED, HELLO, PIPES, RUNS = range(7)
+STDOUT, STDERR, MESSAGE, ENDED, HELLO, PIPES, RUNS, PIECE = range(8)
 
 RUN_COUNT = struct.Struct("!I")
 """A frame of runs begins with how many there are, of stdout and stderr in turn, stdout's first;

@@ -6,10 +6,12 @@ thread and is the only place that calls out.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from taskweaver_ext.ces.execution.artifacts import INCOMPLETE, ArtifactStore
@@ -30,27 +32,32 @@ from taskweaver_ext.ces.execution.recorded_run import RecordedRun
 from taskweaver_ext.ces.execution.results import (
     Display,
     ExecutionArtifact,
+    ExecutionResult,
     ExecutionStatus,
     KernelDeath,
+    MimeBundle,
     Notice,
 )
 from taskweaver_ext.ces.inside.kernel.plugin_api import ARTIFACT_MIME, LOG_MIME, STATUS_MIME
 from taskweaver_ext.ces.kernels.client.checked_fields import CheckedFields
-from taskweaver_ext.ces.kernels.client.host import ExecutionReply, InputWanted
+from taskweaver_ext.ces.kernels.client.display_parts import DisplayParts, LargePart
+from taskweaver_ext.ces.kernels.client.host import ExecutionReply, InputWanted, PieceReceived
+from taskweaver_ext.ces.kernels.client.kept_displays import (
+    VALUE_CHARACTERS,
+    KeptDisplays,
+    characters_in,
+)
+from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.text.redaction import Redactor
 from taskweaver_ext.text.terminal import strip_terminal
 from taskweaver_ext.text.truncation import shorten_middle
 
-_MAX_DISPLAY_CHARACTERS = 24 << 20
 _MAX_TEXT_CHARACTERS = 1 << 20
-_MAX_DISPLAYS = 10_000
 _MAX_LOG_RECORDS = 10_000
 _MAX_LOG_CHARACTERS = 32 << 20
 _MAX_ARTIFACTS = 10_000
 _MAX_PATH_CHARACTERS = 500
 _MAX_NAME_CHARACTERS = 1000
-_VALUE_CHARACTERS = 64
-"""What a value takes beside its text, in characters."""
 _SENDER = "A kernel"
 
 END_OF_INPUT = "\x04"
@@ -86,8 +93,12 @@ class Execution(RecordedRun):
         """Where the answer to a question of the code goes; set by the session."""
         self._artifacts = artifacts
         self._on_input = options.on_input
-        self._display_characters = 0
-        self._displays: dict[str, list[Display]] = {}
+        self._parts = DisplayParts(sink.folder, self.id, redactor)
+        self._names_files = options.record_on_disk
+        self._told_files: set[str] = set()
+        self._displays = KeptDisplays(
+            self.result.displays, self._note_cut, holds_large=not self._names_files
+        )
         self._log_characters = 0
         self._artifact_count = 0
         self._traceback = ""
@@ -120,7 +131,7 @@ class Execution(RecordedRun):
 
     def _tell(self, event: ExecutionEvent, characters: int = 0) -> None:
         """Queue what the code published; it counts towards what the code may write."""
-        self._sink.count_elsewhere(characters + _VALUE_CHARACTERS)
+        self._sink.count_elsewhere(characters + VALUE_CHARACTERS)
         self.say(event, characters)
 
     def _receive_display(self, fields: CheckedFields, *, is_result: bool) -> None:
@@ -132,13 +143,12 @@ class Execution(RecordedRun):
         elif STATUS_MIME in bundle:
             report = _object(bundle[STATUS_MIME])
             event = StatusReported(execution_id=self.id, report=report)
-            self._tell(event, _characters_in(report))
+            self._tell(event, characters_in(report))
         else:
-            self._keep_display(fields, bundle, is_result=is_result)
+            self._receive_shown(fields, is_result=is_result)
 
-    def _keep_display(
-        self, fields: CheckedFields, bundle: dict[str, Any], *, is_result: bool
-    ) -> None:
+    def _receive_shown(self, fields: CheckedFields, *, is_result: bool) -> None:
+        bundle, parts = fields.mapping("data"), self._claim_parts(fields)
         display = Display(
             bundle=bundle,
             metadata=fields.mapping("metadata"),
@@ -146,16 +156,9 @@ class Execution(RecordedRun):
             is_result=is_result,
         )
         if is_result:
-            self.result.output = self._bounded(str(bundle.get("text/plain", "")))
-        if self._artifact_count < _MAX_ARTIFACTS:
-            number = self._artifact_count + 1
-            for artifact in self._artifacts.save_images(self.id, number, bundle):
-                self._add_artifact(artifact)
-        characters = _characters_in([bundle, display.metadata])
-        if self._has_room_for(characters, displays=1):
-            self.result.displays.append(display)
-            if display.display_id is not None:
-                self._displays.setdefault(display.display_id, []).append(display)
+            self._keep_value(bundle, parts)
+        self._save_images(bundle, parts)
+        self._displays.add(display, parts)
         self._tell(
             DisplayProduced(
                 execution_id=self.id,
@@ -163,39 +166,53 @@ class Execution(RecordedRun):
                 metadata=display.metadata,
                 display_id=display.display_id,
                 is_result=is_result,
+                files=_files_of(parts),
             ),
-            characters,
+            characters_in([bundle, display.metadata]),
         )
 
-    def _has_room_for(self, characters: int, displays: int = 0) -> bool:
-        """Count what a result is to hold more of (or less, below zero), if it can."""
-        has_room = (
-            self._display_characters + characters <= _MAX_DISPLAY_CHARACTERS
-            and len(self.result.displays) + displays <= _MAX_DISPLAYS
-        )
-        if has_room:
-            self._display_characters += characters
+    def _claim_parts(self, fields: CheckedFields) -> dict[str, LargePart]:
+        parts, complaints = self._parts.claim(fields)
+        for complaint in complaints:
+            self._note_cut(complaint)
+        return parts
+
+    def _keep_value(self, bundle: MimeBundle, parts: Mapping[str, LargePart]) -> None:
+        if part := parts.get("text/plain"):
+            self.result.output = part.shortened(_MAX_TEXT_CHARACTERS)
+            self._note_shortened()
         else:
-            self._note_cut(
-                "More was displayed than a result holds; the rest was shown but is not in"
-                " result.displays (images are saved as artifacts)."
-            )
-        return has_room
+            self.result.output = self._bounded(str(bundle.get("text/plain", "")))
+
+    def _save_images(self, bundle: MimeBundle, parts: Mapping[str, LargePart]) -> None:
+        if self._artifact_count >= _MAX_ARTIFACTS:
+            return
+        files = {kind: part.path for kind, part in parts.items() if part.is_decoded(kind)}
+        number = self._artifact_count + 1
+        for artifact in self._artifacts.save_images(self.id, number, bundle, files):
+            self._add_artifact(artifact)
 
     def _update_display(self, fields: CheckedFields) -> None:
         display_id = _display_id(fields) or ""
         bundle, metadata = fields.mapping("data"), fields.mapping("metadata")
-        characters = _characters_in([bundle, metadata])
-        for display in self._displays.get(display_id, ()):
-            before = _characters_in([display.bundle, display.metadata])
-            if self._has_room_for(characters - before):
-                display.bundle, display.metadata = bundle, metadata
+        parts = self._claim_parts(fields)
+        self._displays.update(display_id, bundle, metadata, parts)
         self._tell(
             DisplayUpdated(
-                execution_id=self.id, display_id=display_id, bundle=bundle, metadata=metadata
+                execution_id=self.id,
+                display_id=display_id,
+                bundle=bundle,
+                metadata=metadata,
+                files=_files_of(parts),
             ),
-            characters,
+            characters_in([bundle, metadata]),
         )
+
+    def receive_piece(self, piece: PieceReceived) -> None:
+        """Keep a piece of a display; raises ProtocolError if it does not belong to the others."""
+        if not self.has_too_much_output:
+            self._sink.count_elsewhere(len(piece.data))
+            self._parts.receive(piece)
 
     def _receive_log(self, record: dict[str, Any]) -> None:
         level, tag = (str(record.get(key, ""))[:_MAX_NAME_CHARACTERS] for key in ("level", "tag"))
@@ -248,8 +265,11 @@ class Execution(RecordedRun):
     def _bounded(self, text: str) -> str:
         """A text of the result; one that is too long loses its middle, which is noted."""
         if len(text) > _MAX_TEXT_CHARACTERS:
-            self._note_cut("A value or an error was too long for the result and was shortened.")
+            self._note_shortened()
         return shorten_middle(text, _MAX_TEXT_CHARACTERS)
+
+    def _note_shortened(self) -> None:
+        self._note_cut("A value or an error was too long for the result and was shortened.")
 
     def _note_cut(self, message: str) -> None:
         self.add_notice(Notice(kind="truncated", message=message))
@@ -298,9 +318,36 @@ class Execution(RecordedRun):
         )
         self.say(event, len(question.prompt))
 
-    def _before_event(self, event: ExecutionEvent) -> None:
+    def _as_told(self, event: ExecutionEvent) -> ExecutionEvent:
         if isinstance(event, InputRequested):
             self._ask(event)
+        if isinstance(event, DisplayProduced | DisplayUpdated) and not self._names_files:
+            return self._with_large_parts(event) if self._on_event is not None else event
+        return event
+
+    def _with_large_parts(
+        self, event: DisplayProduced | DisplayUpdated
+    ) -> DisplayProduced | DisplayUpdated:
+        """Read what is in files into the bundle; what takes too much memory stays a file."""
+        bundle, files = dict(event.bundle), dict(event.files)
+        for kind, path in event.files.items():
+            with contextlib.suppress(OSError, ProtocolError, ValueError):
+                bundle[kind] = self._parts.part(path).read()
+                del files[kind]
+        self._told_files.update(files.values())
+        return replace(event, bundle=bundle, files=files)
+
+    def deliver(self) -> ExecutionResult:
+        """Call out for everything that happens; files that nothing names are removed at the end."""
+        result = super().deliver()
+        named = {path for display in result.displays for path in display.files.values()}
+        self._parts.close(None if self._names_files else named | self._told_files)
+        return result
+
+    def abandon(self) -> None:
+        """Let go of the record and of the files of displays."""
+        super().abandon()
+        self._parts.close()
 
     def _ask(self, question: InputRequested) -> None:
         """Ask on a thread of its own: the question may become void before its answer."""
@@ -322,16 +369,8 @@ class Execution(RecordedRun):
         threading.Thread(target=ask, name="taskweaver-input", daemon=True).start()
 
 
-def _characters_in(value: object) -> int:
-    """How much a display takes, at whatever depth, in characters."""
-    inside = 0
-    if isinstance(value, dict):
-        inside = sum(map(len, value)) + sum(map(_characters_in, value.values()))
-    elif isinstance(value, list):
-        inside = sum(map(_characters_in, value))
-    elif isinstance(value, str):
-        inside = len(value)
-    return inside + _VALUE_CHARACTERS
+def _files_of(parts: Mapping[str, LargePart]) -> dict[str, str]:
+    return {kind: str(part.path) for kind, part in parts.items()}
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 import struct
 import sys
@@ -13,6 +11,7 @@ from typing import Any
 
 from taskweaver_ext.ces.execution.output_runs import STREAMS, OutputRuns
 from taskweaver_ext.ces.execution.results import Usage
+from taskweaver_ext.ces.inside.kernel.display_parts import FORMS, PIECE_BYTES
 from taskweaver_ext.ces.inside.kernel.message_cost import MAX_COST, MAX_MESSAGE_BYTES, message_cost
 from taskweaver_ext.ces.inside.kernel.wire import (
     ENDED,
@@ -20,6 +19,7 @@ from taskweaver_ext.ces.inside.kernel.wire import (
     HELLO,
     MAX_RUNS_BYTES,
     MESSAGE,
+    PIECE,
     PIPES,
     RUN_COUNT,
     RUN_LENGTH,
@@ -34,16 +34,19 @@ from taskweaver_ext.ces.kernels.client.host import (
     InputWanted,
     MessageReceived,
     OutputReceived,
+    PieceReceived,
     Received,
     RunsReceived,
 )
+from taskweaver_ext.ces.kernels.client.received_json import parse_json
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.text.truncation import incomplete_bytes
 
 _LONGEST_CHARACTER = 4
 _MESSAGE_TYPE = re.compile(rb"([A-Za-z0-9_.-]{1,100})\n")
 _MAX_TYPE_BYTES = 101
-_HALF_CHARACTER = re.compile(rb"\\u[dD]")
+_PIECE = re.compile(rb"([1-9][0-9]{0,9}) (%s)\n" % "|".join(FORMS).encode())
+_MAX_PIECE_NAME_BYTES = 30
 _SENDER = "A kernel"
 
 _MAX_BYTES = {
@@ -54,6 +57,7 @@ _MAX_BYTES = {
     HELLO: 1 << 16,
     PIPES: 0,
     RUNS: MAX_RUNS_BYTES,
+    PIECE: _MAX_PIECE_NAME_BYTES + PIECE_BYTES,
 }
 """How large a frame of each kind is at most; a kernel that lies must not fill our memory."""
 
@@ -144,8 +148,17 @@ def _message(kind: int, ordinal: int, payload: memoryview) -> Iterator[Received]
         yield ExecutionEnded(ordinal, _reply(CheckedFields(_parsed(payload), _SENDER)))
     elif kind == RUNS:
         yield RunsReceived(ordinal, _runs(bytes(payload)))
+    elif kind == PIECE:
+        yield _piece(ordinal, payload)
     elif kind == HELLO:
         yield MessageReceived(ordinal, "hello", _parsed(payload))
+
+
+def _piece(ordinal: int, payload: memoryview) -> PieceReceived:
+    found = _PIECE.match(payload)
+    if found is None:
+        raise ProtocolError("A kernel sent a piece of a display that belongs to none.")
+    return PieceReceived(ordinal, int(found[1]), found[2].decode(), bytes(payload[found.end() :]))
 
 
 def _reply(reply: CheckedFields) -> ExecutionReply:
@@ -182,32 +195,7 @@ def _parsed(payload: memoryview) -> dict[str, Any]:
     content = bytes(payload)
     if message_cost(content) > MAX_COST:
         raise ProtocolError("A kernel sent a message that takes too much memory to be read.")
-    try:
-        message = json.loads(content.decode(), parse_constant=_refuse, parse_float=_finite)
-        if _HALF_CHARACTER.search(content):
-            message = _with_whole_characters(message)
-    except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"A kernel sent a message that is no JSON: {error}.") from error
+    message = parse_json(content)
     if not isinstance(message, dict):
         raise ProtocolError("A kernel sent a message that is no JSON object.")
     return message
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError("a number is too large")
-    return number
-
-
-def _with_whole_characters(value: Any) -> Any:  # noqa: ANN401 - whatever JSON it is
-    """Write out halves of characters, which cannot be encoded by those who pass a text on."""
-    if isinstance(value, dict):
-        return {_with_whole_characters(k): _with_whole_characters(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_with_whole_characters(part) for part in value]
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value

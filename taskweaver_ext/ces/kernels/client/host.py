@@ -62,6 +62,16 @@ class MessageReceived:
 
 
 @dataclass(frozen=True, slots=True)
+class PieceReceived:
+    """A piece of a display's large part; a message that names the part's number follows."""
+
+    ordinal: int
+    number: int
+    form: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class InputWanted:
     """The running execution waits for an answer on the stdin channel."""
 
@@ -99,6 +109,7 @@ Received: TypeAlias = (
     OutputReceived
     | RunsReceived
     | MessageReceived
+    | PieceReceived
     | InputWanted
     | ExecutionEnded
     | KernelGone

@@ -32,10 +32,12 @@ from taskweaver_ext.ces.kernels.client.host import (
     KernelHost,
     MessageReceived,
     OutputReceived,
+    PieceReceived,
     Received,
     RunsReceived,
 )
 from taskweaver_ext.ces.kernels.client.liveness import UNRESPONSIVE_SECONDS, Liveness
+from taskweaver_ext.ces.kernels.client.received_json import MAX_DEPTH
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.text.json_depth import is_nested_deeper
 
@@ -48,8 +50,6 @@ SHUTDOWN_SECONDS = 1.0
 _REMEMBERED_EXECUTIONS = 10_000
 _BROKEN = "code had broken its internals, so that it could not go on, and it ended itself"
 _MAX_VOID_QUESTIONS = 100
-_MAX_DEPTH = 200
-"""Of what a message holds: whatever passes it on calls itself for every level."""
 
 OnLateOutput: TypeAlias = Callable[[ExecutionId, StreamName, bytes], None]
 
@@ -197,6 +197,9 @@ class KernelReader:
                 self._receive_runs(received)
             case MessageReceived():
                 self._receive_message(received)
+            case PieceReceived():
+                if execution := self._running_as(received.ordinal):
+                    execution.receive_piece(received)
             case ExecutionEnded():
                 if execution := self._running_as(received.ordinal):
                     self._receive_end(execution, received)
@@ -224,8 +227,8 @@ class KernelReader:
 
     def _receive_published(self, execution: Execution, message: MessageReceived) -> None:
         try:
-            if is_nested_deeper(message.content, _MAX_DEPTH):
-                raise ValueError(f"it is nested more than {_MAX_DEPTH} levels deep")
+            if is_nested_deeper(message.content, MAX_DEPTH):
+                raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
             execution.receive_message(message.message_type, message.content)
         except (AttributeError, KeyError, TypeError, ValueError, OSError) as error:
             # It comes from code, which may say anything; a disk may be full.
