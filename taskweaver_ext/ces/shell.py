@@ -18,7 +18,8 @@ from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES, MEMORY_BY
 from taskweaver_ext.ces.execution.results import ExecutionResult
 from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.run_records import CLOSE_SECONDS, RunRecords
-from taskweaver_ext.ces.programs.shell_reader import ShellCommand, ShellReader, ShellSettings
+from taskweaver_ext.ces.programs.shell_command import ShellCommand
+from taskweaver_ext.ces.programs.shell_reader import ShellReader, ShellSettings
 from taskweaver_ext.ces.programs.site import ProgramSites
 from taskweaver_ext.ces.sessions.turns import Turns
 from taskweaver_ext.errors import SessionError

@@ -45,12 +45,9 @@ from taskweaver_ext.roles.base.role import USER
 from taskweaver_ext.text.terminal import message_text
 from taskweaver_ext.tools.display_text import plain_display
 
-_NOT_SHOWN = {AttachmentType.reply_type, AttachmentType.shared_memory_entry}
-_PLANS = {AttachmentType.init_plan, AttachmentType.plan}
 _GOES_ON = "InProcess"
 """The stop state that goes without saying."""
 _DIMMED = {AttachmentType.thought, AttachmentType.plan_reasoning}
-_VERDICTS = {AttachmentType.verification, AttachmentType.execution_status}
 _GOOD_VERDICTS = ("CORRECT", "SUCCESS", "NONE")
 _PREVIEW_ROWS = 8
 """How much of a message that is still being written is shown."""
@@ -125,32 +122,30 @@ class PostView:
     def attach(self, text: str, extra: AttachmentExtra) -> None:
         """Show the next piece of an attachment."""
         kind = extra["type"]
-        if kind is AttachmentType.reply_type:
-            self._reply_type += text
-        if kind is AttachmentType.current_plan_step:
-            self._step += text
-        is_code = kind is AttachmentType.reply_content
-        if is_code:
-            # Another attachment of code takes the place of the one before it.
-            self._code = self._code + text if self._code_id == extra["id"] else text
-            self._code_id = extra["id"]
         if text and self._plan is not None and self._plan["id"] != extra["id"]:
             self._end_plan()
-        if text and kind in _PLANS:
-            self._plan = extra
-            text = self._plans.feed(text)
-        if kind is AttachmentType.artifact_paths:
-            text = "\n".join(path for path in text.split("\n") if not self._notes.has_named(path))
-        if kind in _NOT_SHOWN or (is_code and (self._is_of_user or self._repeats("reply"))):
-            return
-        if kind is AttachmentType.stop:
-            self._receive_stop_state(text, is_end=extra["is_end"])
-        elif kind is AttachmentType.execution_result:
-            self._show_result(text)
-        elif kind in _VERDICTS:
-            self._show_verdict(kind, text)
-        else:
-            self._show_text(kind, text, extra)
+        match kind:
+            case AttachmentType.reply_type:
+                self._reply_type += text
+            case AttachmentType.shared_memory_entry:
+                pass  # between roles
+            case AttachmentType.reply_content:
+                self._attach_code(text, extra)
+            case AttachmentType.init_plan | AttachmentType.plan:
+                self._attach_plan(text, extra)
+            case AttachmentType.artifact_paths:
+                paths = [path for path in text.split("\n") if not self._notes.has_named(path)]
+                self._show_text(kind, "\n".join(paths), extra)
+            case AttachmentType.stop:
+                self._receive_stop_state(text, is_end=extra["is_end"])
+            case AttachmentType.execution_result:
+                self._show_result(text)
+            case AttachmentType.verification | AttachmentType.execution_status:
+                self._show_verdict(kind, text)
+            case _:
+                if kind is AttachmentType.current_plan_step:
+                    self._step += text
+                self._show_text(kind, text, extra)
 
     def output(self, stream: StreamName, text: str, execution_id: ExecutionId) -> None:
         """Show what running code wrote."""
@@ -177,15 +172,6 @@ class PostView:
         """Let what is complete be final."""
         if isinstance(self._open, OutputBlock):
             self.rows += self._open.settle()
-
-    def _output_block(self, execution_id: ExecutionId) -> OutputBlock:
-        """The block of an execution, which is open from now on."""
-        self._begin_frame()
-        self._has_output = True
-        if not isinstance(self._open, OutputBlock) or self._open_key != execution_id:
-            self._finish_open()
-            self._open, self._open_key = self._new_output(self._width), execution_id
-        return self._open
 
     def code_exec(self, text: str, extra: CodeExecExtra) -> None:
         """Show a piece of the code being written and run."""
@@ -264,6 +250,15 @@ class PostView:
             case _:
                 return []
 
+    def _output_block(self, execution_id: ExecutionId) -> OutputBlock:
+        """The block of an execution, which is open from now on."""
+        self._begin_frame()
+        self._has_output = True
+        if not isinstance(self._open, OutputBlock) or self._open_key != execution_id:
+            self._finish_open()
+            self._open, self._open_key = self._new_output(self._width), execution_id
+        return self._open
+
     def _begin_frame(self) -> None:
         is_new, self._has_frame = not self._has_frame, True
         if is_new and not self._is_of_user:
@@ -303,6 +298,19 @@ class PostView:
             self.rows += self._open.close()
         self._open = None
         self._open_key = ""
+
+    def _attach_code(self, text: str, extra: AttachmentExtra) -> None:
+        # Another attachment of code takes the place of the one before it.
+        self._code = self._code + text if self._code_id == extra["id"] else text
+        self._code_id = extra["id"]
+        if not self._is_of_user and not self._repeats("reply"):
+            self._show_text(extra["type"], text, extra)
+
+    def _attach_plan(self, text: str, extra: AttachmentExtra) -> None:
+        if text:
+            self._plan = extra
+            text = self._plans.feed(text)
+        self._show_text(extra["type"], text, extra)
 
     def _show_code(self, text: str, extra: CodeExecExtra) -> None:
         if self._repeats("panel"):

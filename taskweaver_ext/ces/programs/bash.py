@@ -34,7 +34,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath
+from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath, signal_name
 from taskweaver_ext.ces.inside.spawner.process_tree import MARK, ProcessSeen
 from taskweaver_ext.ces.programs.process_output import ReadEnd
 from taskweaver_ext.ces.programs.site import ProcessSettings, ProgramSite
@@ -84,6 +84,8 @@ class BashProcess:
         self._count = 0
         self._last_exit_code = 0
         self._unread = b""
+        self.why_given_up = ""
+        """Why it was killed by us although it lived, if it was."""
         self.is_listening = True
         """False once nothing of it can answer any more: it has ended or become another program."""
         self._folder = site.make_folder()
@@ -250,9 +252,26 @@ class BashProcess:
         """Kill bash itself; what it left running lives until `close`."""
         self._process.signal(signal.SIGKILL)
 
+    def give_up(self, why: str) -> None:
+        """Kill a bash that lives, but does not work any more, and wait for its end."""
+        self.why_given_up = why
+        self.kill()
+        self.wait()
+
     def wait(self) -> int:
         """Its exit code once it has ended; negative for the signal that ended it."""
         return self._process.wait()
+
+    def how_it_ended(self) -> str:
+        """How it ended, or the place that it ran in."""
+        if self.why_given_up:
+            return self.why_given_up
+        if (death := self.death()) is not None:
+            return f"its container ended: {death.detail}"
+        code = self.wait()
+        if code >= 0:
+            return f"it exited with code {code}"
+        return f"it was killed by {signal_name(-code)}"
 
     def has_left_anything(self) -> bool:
         """Whether something that it started lives on."""

@@ -1,17 +1,31 @@
-"""What one command of a shell writes, and how it is stopped."""
+"""One command of a shell: what it writes, how it is stopped, and what its end means."""
 
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from taskweaver_ext.ces.execution.executor import RunOptions
 from taskweaver_ext.ces.execution.recorded_run import RecordedRun
-from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
+from taskweaver_ext.ces.execution.results import (
+    ExecutionId,
+    ExecutionStatus,
+    KernelDeath,
+    Notice,
+    StreamName,
+)
 from taskweaver_ext.ces.inside.spawner.process_tree import ProcessSeen
 from taskweaver_ext.ces.programs.bash import BashProcess, SentCommand
+from taskweaver_ext.ces.programs.exec_errors import exec_error
 from taskweaver_ext.ces.programs.process_output import OutputPipe
+from taskweaver_ext.ces.programs.program import StopReason
+
+SHELL_STATE = "its directory, variables, functions and aliases"
+"""What is lost with a bash."""
 
 TakeLateOutput: TypeAlias = Callable[[ExecutionId, StreamName, bytes], None]
 
@@ -35,6 +49,75 @@ of the user's would run before ours, and the rest of the command after it."""
 _LEFTOVER_SECONDS = 0.1
 """How long what a stopped command left in the background has to end by itself."""
 _INIT_TAIL_BYTES = 1000
+
+_INTERRUPTED = (ExecutionStatus.CANCELLED, exec_error("Process interrupted", "SIGNAL"))
+
+
+@dataclass(slots=True, eq=False)
+class ShellCommand:
+    """A command on its way through the shell."""
+
+    run: RecordedRun
+    code: str
+    options: RunOptions
+    has_ended: threading.Event = field(default_factory=threading.Event)
+    stop_reason: StopReason | None = None
+    """Why it is to be stopped, or was."""
+    was_refused: bool = False
+    """Whether a bash could not run it, and another was started for it."""
+
+    def end_before_it_began(self) -> None:
+        """It was cancelled before bash had it."""
+        self.run.end(*_INTERRUPTED)
+        self.has_ended.set()
+
+    def end_stopped(self, max_output_bytes: int) -> None:
+        """It was stopped, for its reason to stop."""
+        if self.stop_reason == "timeout":
+            what = f"Process timeout after {self.options.timeout:g}s"
+            self.run.end(ExecutionStatus.TIMEOUT, exec_error(what, "TIMEOUT"))
+        elif self.stop_reason == "output_limit":
+            what = f"Output exceeds {max_output_bytes:,} bytes"
+            self.run.add_notice(Notice(kind="output_limit", message=f"{what}; it was stopped."))
+            self.run.end(ExecutionStatus.ERROR, exec_error(what, "OUTPUT_LIMIT"))
+        else:
+            self.run.end(*_INTERRUPTED)
+
+    def end(
+        self, bash: BashProcess, sent: SentCommand, ended: int | None, max_output_bytes: int
+    ) -> None:
+        """It has ended, or was stopped.
+
+        Args:
+            ended: The exit code of bash, if it has ended with the command.
+        """
+        run, result = self.run, self.run.result
+        result.exit_code = sent.exit_code
+        if self.stop_reason is not None:
+            result.exit_code = 128 + signal.SIGINT
+        for message in bash.limits_met():
+            run.add_notice(Notice(kind="limit", message=message))
+        death = bash.death()
+        if ended is not None:
+            result.exit_code = ended if ended >= 0 else 128 - ended
+            result.variables_survived = False
+            message = f"The shell is gone ({bash.how_it_ended()}), and with it {SHELL_STATE}."
+            run.add_notice(Notice(kind="state_lost", message=message))
+        if self.stop_reason is not None:
+            self.end_stopped(max_output_bytes)
+        elif death is not None or ended is not None and ended < 0:
+            result.death = death or KernelDeath(
+                cause="unresponsive" if bash.why_given_up else "signal",
+                signal=-(ended or 0),
+                detail=bash.how_it_ended(),
+            )
+            result.exit_code = result.exit_code if death is None else death.exit_code
+            run.end(ExecutionStatus.DIED, f"The shell is gone: {bash.how_it_ended()}.")
+        elif result.exit_code:
+            error = f"The command ended with exit code {result.exit_code}."
+            run.end(ExecutionStatus.ERROR, error)
+        else:
+            run.end(ExecutionStatus.SUCCESS)
 
 
 class CommandOutput:

@@ -7,22 +7,18 @@ import logging
 import os
 import queue
 import select
-import signal
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from taskweaver_ext.ces.execution.events import StatusChanged
-from taskweaver_ext.ces.execution.executor import RunOptions
 from taskweaver_ext.ces.execution.recorded_run import RecordedRun
 from taskweaver_ext.ces.execution.results import (
     ExecutionStatus,
     HostNotice,
-    KernelDeath,
     Notice,
-    signal_name,
 )
 from taskweaver_ext.ces.programs.bash import BashProcess, SentCommand
 from taskweaver_ext.ces.programs.exec_errors import (
@@ -32,19 +28,23 @@ from taskweaver_ext.ces.programs.exec_errors import (
     explain_missing_program,
     explain_working_directory,
 )
-from taskweaver_ext.ces.programs.program import StopReason, reason_to_stop
-from taskweaver_ext.ces.programs.shell_command import CommandOutput, CommandStop, TakeLateOutput
+from taskweaver_ext.ces.programs.program import reason_to_stop
+from taskweaver_ext.ces.programs.shell_command import (
+    SHELL_STATE,
+    CommandOutput,
+    CommandStop,
+    ShellCommand,
+    TakeLateOutput,
+)
 from taskweaver_ext.ces.programs.site import ProgramSite, ProgramSites, SiteGoneError
 from taskweaver_ext.errors import TaskWeaverError
 
-_INTERRUPTED = (ExecutionStatus.CANCELLED, exec_error("Process interrupted", "SIGNAL"))
 _LINGER_SECONDS = 0.05
 """How long others may go on writing to a command's result once the command has ended."""
 _START_SECONDS = 2.0
 """How long a wish to stop waits for bash to begin with the command."""
 BEGIN_SECONDS = 60.0
 """How long bash may take to begin with a command, on a machine that is busy."""
-_STATE = "its directory, variables, functions and aliases"
 _NEVER = float("inf")
 
 _log = logging.getLogger(__name__)
@@ -59,25 +59,6 @@ class ShellSettings:
     environment: Mapping[str, str]
     init_script: str | None
     max_output_bytes: int
-
-
-@dataclass(slots=True, eq=False)
-class ShellCommand:
-    """A command on its way through the shell."""
-
-    run: RecordedRun
-    code: str
-    options: RunOptions
-    has_ended: threading.Event = field(default_factory=threading.Event)
-    stop_reason: StopReason | None = None
-    """Why it is to be stopped, or was."""
-    was_refused: bool = False
-    """Whether a bash could not run it, and another was started for it."""
-
-    def end_before_it_began(self) -> None:
-        """It was cancelled before bash had it."""
-        self.run.end(*_INTERRUPTED)
-        self.has_ended.set()
 
 
 class ShellReader(threading.Thread):
@@ -99,7 +80,6 @@ class ShellReader(threading.Thread):
         self._wake_receiver, self._wake_sender = os.pipe()
         os.set_blocking(self._wake_receiver, False)
         self._bash: BashProcess | None = None
-        self._why_given_up = ""
         self._has_bash_ended = False
         self._is_paused = False
         self._ended: list[BashProcess] = []
@@ -184,7 +164,7 @@ class ShellReader(threading.Thread):
             if command.stop_reason is None:
                 error = self._run_command(command, deadline)
             else:
-                command.run.end(*self._judge_stop(command, command.stop_reason))
+                command.end_stopped(self._settings.max_output_bytes)
         if error is None and not command.run.is_finished:  # bash did not run it: a fresh one will
             return self._serve_at(site, command, deadline)
         return error
@@ -213,13 +193,12 @@ class ShellReader(threading.Thread):
     def _put_away(self, bash: BashProcess, run: RecordedRun) -> None:
         """Let go of a bash that has ended, and say what that costs."""
         message = (
-            f"The shell was gone ({self._how_it_ended(bash)}); this ran in a fresh one,"
-            f" without {_STATE}."
+            f"The shell was gone ({bash.how_it_ended()}); this ran in a fresh one,"
+            f" without {SHELL_STATE}."
         )
         run.add_notice(Notice(kind="restarted", message=message))
         run.say(StatusChanged(execution_id=run.id, status="restarted", detail=message))
         self._bash = self._pause = None
-        self._why_given_up = ""
         if bash.has_left_anything():
             self._ended.append(bash)  # what runs in the background runs on
         else:
@@ -239,7 +218,7 @@ class ShellReader(threading.Thread):
         if self._follow(bash, command, sent, output, deadline):
             self._judge(bash, command, sent)
         elif self._has_bash_ended:
-            what = f"The init script ended the shell: {self._how_it_ended(bash)}"
+            what = f"The init script ended the shell: {bash.how_it_ended()}"
             return exec_error(what, "INIT_FAILED")
         elif sent.exit_code:
             said = output.stderr_tail.decode("utf-8", "replace").strip()
@@ -272,14 +251,8 @@ class ShellReader(threading.Thread):
         return None
 
     def _give_up(self, bash: BashProcess, why: str) -> None:
-        """End a bash that lives, but does not work any more."""
-        self._why_given_up = why
-        bash.kill()
-        bash.wait()
+        bash.give_up(why)
         self._has_bash_ended = True
-
-    def _how_it_ended(self, bash: BashProcess) -> str:
-        return self._why_given_up or _how_it_ended(bash)
 
     def _follow(
         self,
@@ -375,45 +348,9 @@ class ShellReader(threading.Thread):
             self._pause = notice if notice.status == "paused" and command is None else None
 
     def _judge(self, bash: BashProcess, command: ShellCommand, sent: SentCommand) -> None:
-        """Say what the end of a command means."""
-        run, result = command.run, command.run.result
-        result.exit_code = sent.exit_code
-        if command.stop_reason is not None:
-            result.exit_code = 128 + signal.SIGINT
-        for message in bash.limits_met():
-            run.add_notice(Notice(kind="limit", message=message))
+        """End a command as its end means."""
         ended = bash.wait() if self._has_bash_ended else None
-        death = bash.death()
-        if ended is not None:
-            result.exit_code = ended if ended >= 0 else 128 - ended
-            result.variables_survived = False
-            message = f"The shell is gone ({self._how_it_ended(bash)}), and with it {_STATE}."
-            run.add_notice(Notice(kind="state_lost", message=message))
-        if command.stop_reason is not None:
-            run.end(*self._judge_stop(command, command.stop_reason))
-        elif death is not None or ended is not None and ended < 0:
-            result.death = death or KernelDeath(
-                cause="unresponsive" if self._why_given_up else "signal",
-                signal=-(ended or 0),
-                detail=self._how_it_ended(bash),
-            )
-            result.exit_code = result.exit_code if death is None else death.exit_code
-            run.end(ExecutionStatus.DIED, f"The shell is gone: {self._how_it_ended(bash)}.")
-        elif result.exit_code:
-            error = f"The command ended with exit code {result.exit_code}."
-            run.end(ExecutionStatus.ERROR, error)
-        else:
-            run.end(ExecutionStatus.SUCCESS)
-
-    def _judge_stop(self, command: ShellCommand, reason: StopReason) -> tuple[ExecutionStatus, str]:
-        if reason == "timeout":
-            what = f"Process timeout after {command.options.timeout:g}s"
-            return ExecutionStatus.TIMEOUT, exec_error(what, "TIMEOUT")
-        if reason == "output_limit":
-            what = f"Output exceeds {self._settings.max_output_bytes:,} bytes"
-            command.run.add_notice(Notice(kind="output_limit", message=f"{what}; it was stopped."))
-            return ExecutionStatus.ERROR, exec_error(what, "OUTPUT_LIMIT")
-        return _INTERRUPTED
+        command.end(bash, sent, ended, self._settings.max_output_bytes)
 
     def _let_go(self) -> None:
         for bash in (*self._ended, *([self._bash] if self._bash is not None else [])):
@@ -430,11 +367,3 @@ def _milliseconds_until(moment: float | None) -> float | None:
     if moment is None or moment == float("inf"):
         return None
     return max(0.0, moment - time.monotonic()) * 1000
-
-
-def _how_it_ended(bash: BashProcess) -> str:
-    """How a bash ended, or the place that it ran in."""
-    if (death := bash.death()) is not None:
-        return f"its container ended: {death.detail}"
-    code = bash.wait()
-    return f"it exited with code {code}" if code >= 0 else f"it was killed by {signal_name(-code)}"

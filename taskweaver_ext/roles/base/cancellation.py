@@ -35,15 +35,6 @@ class Cancellation:
         with self._lock:
             self._is_active, self._token = False, CancellationToken()
 
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        """Let wishes count for the length of a block, and no longer."""
-        self.begin()
-        try:
-            yield
-        finally:
-            self.end()
-
     def request(self, *, kill: bool = False) -> bool:
         """Stop what is running; return whether there was anything."""
         with self._lock:

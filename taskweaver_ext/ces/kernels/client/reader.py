@@ -21,6 +21,7 @@ from taskweaver_ext.ces.execution.results import (
     Notice,
     StreamName,
 )
+from taskweaver_ext.ces.kernels.client.deadlines import NEVER, Deadlines, StopReason
 from taskweaver_ext.ces.kernels.client.execution import Execution
 from taskweaver_ext.ces.kernels.client.host import (
     ExecuteRequest,
@@ -46,18 +47,13 @@ GRACE_SECONDS = 2.0
 SHUTDOWN_SECONDS = 1.0
 """How long an idle kernel may take to end by itself: exit handlers run, files are flushed."""
 
-START_SECONDS = 1.0
-"""How long an interrupt waits for the word that the code has started."""
-
 _REMEMBERED_EXECUTIONS = 10_000
 _BROKEN = "code had broken its internals, so that it could not go on, and it ended itself"
 _MAX_VOID_QUESTIONS = 100
 
 OnLateOutput: TypeAlias = Callable[[ExecutionId, StreamName, bytes], None]
-StopReason: TypeAlias = Literal["timeout", "cancelled", "output_limit", "stopped"]
 
 _log = logging.getLogger(__name__)
-_NEVER = float("inf")
 
 
 class KernelReader:
@@ -90,16 +86,11 @@ class KernelReader:
         self._execution_ids: dict[int, ExecutionId] = {}
         self._ordinal = 0
         self._running: Execution | None = None
-        self._stop_reason: StopReason | None = None
-        self._interrupt_at = _NEVER
-        self._kill_at = _NEVER
+        self._deadlines = Deadlines()
         self._has_killed = False
-        self._asked_at: float | None = None
         self._question = 0
         self._void_questions = 0
-        self._has_started = False
-        self._started_by = _NEVER
-        self._stop_at = _NEVER
+        self._stop_at = NEVER
         self._liveness = Liveness(unresponsive_seconds)
         self._is_broken = False
         self.death: KernelDeath | None = None
@@ -182,15 +173,9 @@ class KernelReader:
         self._execution_ids[self._ordinal] = execution.id
         self._execution_ids.pop(self._ordinal - _REMEMBERED_EXECUTIONS, None)
         self._running = execution
-        self._stop_reason = None
-        self._kill_at = _NEVER
-        self._asked_at = None
+        self._deadlines = Deadlines(execution.timeout)
         self._void_questions = 0
-        self._has_started = False
-        self._started_by = time.monotonic() + START_SECONDS
         self._liveness.execution_sent()
-        timeout = execution.timeout
-        self._interrupt_at = _NEVER if timeout is None else time.monotonic() + timeout
         execution.say(StatusChanged(execution_id=execution.id, status="running"))
         self._connection.execute(
             ExecuteRequest(
@@ -273,10 +258,10 @@ class KernelReader:
         if self._has_killed:  # just as it ended: its variables are gone all the same
             self._kernel_is_gone()
             return
-        if execution.has_too_much_output and self._stop_reason is None:
-            self._stop_reason = "output_limit"
-        was_too_late = self._stop_reason == "cancelled" and ended.reply.is_ok
-        if self._stop_reason is None or was_too_late:
+        if execution.has_too_much_output and self._deadlines.stop_reason is None:
+            self._deadlines.stop_reason = "output_limit"
+        was_too_late = self._deadlines.stop_reason == "cancelled" and ended.reply.is_ok
+        if self._deadlines.stop_reason is None or was_too_late:
             execution.end_with_reply(ended.reply)
             self._forget_running()
         else:
@@ -291,60 +276,47 @@ class KernelReader:
             return
         if not self._running.allow_stdin:
             raise ProtocolError("A kernel asked a question although nobody answers any.")
-        if self._asked_at is not None:  # the code does not wait for the answer any more
+        if self._deadlines.awaits_answer:  # the code does not wait for the answer any more
             self._void_questions += 1
             self._settle_question("cancelled")
         if self._void_questions > _MAX_VOID_QUESTIONS:
             raise ProtocolError("A kernel asked one question after another without waiting.")
-        self._asked_at = time.monotonic()
+        self._deadlines.ask()
         self._question += 1
         self._running.ask(self._question, question)
 
     def _answer(self, execution: Execution, question: int, text: str) -> None:
         is_meant = execution is self._running and question == self._question
-        if is_meant and self._asked_at is not None:
+        if is_meant and self._deadlines.awaits_answer:
             self._settle_question("answered")
             self._connection.answer(text)
 
     def _settle_question(self, outcome: Literal["answered", "cancelled"]) -> None:
-        if self._asked_at is not None and self._running is not None:
-            self._interrupt_at += time.monotonic() - self._asked_at  # the clock stood still
-            self._asked_at = None
+        if self._deadlines.awaits_answer and self._running is not None:
+            self._deadlines.settle_question()
             self._running.say(InputSettled(execution_id=self._running.id, outcome=outcome))
 
     def _interrupt(self, execution: Execution, kill_after: float | None) -> None:
         if execution is self._running:
-            self._stop_running(self._stop_reason or "cancelled", kill_after)
+            self._stop_running(self._deadlines.stop_reason or "cancelled", kill_after)
 
     def _stop_running(self, reason: StopReason, kill_after: float | None) -> None:
         assert self._running is not None
-        self._stop_reason = reason
-        if reason == "timeout":
-            self._interrupt_at = _NEVER
-        if kill_after is not None:
-            self._kill_at = min(self._kill_at, time.monotonic() + kill_after)
+        self._deadlines.stop(reason, kill_after)
         self._settle_question("cancelled")
         self._running.say(StatusChanged(execution_id=self._running.id, status="interrupting"))
-        if self._has_started:
+        if self._deadlines.has_started:
             self._host.interrupt()
 
     def _code_has_started(self) -> None:
-        """From here on an interrupt takes effect; a signal that came earlier would be forgotten."""
-        self._has_started = True
-        if self._stop_reason is not None:
+        """Interrupt it now, if that was to be done before it could take effect."""
+        self._deadlines.has_started = True
+        if self._deadlines.stop_reason is not None:
             self._host.interrupt()
 
-    @property
-    def _waits_to_interrupt(self) -> bool:
-        return self._stop_reason is not None and not self._has_started
-
     def _seconds_to_next_deadline(self) -> float | None:
-        deadline = min(self._kill_at, self._stop_at, self._liveness.next_deadline)
-        if self._waits_to_interrupt:
-            deadline = min(deadline, self._started_by)
-        if self._asked_at is None:
-            deadline = min(deadline, self._interrupt_at)
-        return None if deadline == _NEVER else max(0.0, deadline - time.monotonic())
+        deadline = min(self._deadlines.next, self._stop_at, self._liveness.next_deadline)
+        return None if deadline == NEVER else max(0.0, deadline - time.monotonic())
 
     def _keep_deadlines(self) -> None:
         if self._liveness.must_ask():
@@ -370,15 +342,13 @@ class KernelReader:
 
     def _keep_deadlines_of_running(self) -> None:
         assert self._running is not None
-        now = time.monotonic()
-        if self._running.has_too_much_output and self._stop_reason is None:
+        if self._running.has_too_much_output and self._deadlines.stop_reason is None:
             self._stop_running("output_limit", GRACE_SECONDS)
-        if now >= self._interrupt_at and self._asked_at is None:
+        if self._deadlines.is_time_up():
             self._stop_running("timeout", GRACE_SECONDS)
-        if self._waits_to_interrupt and now >= self._started_by:
+        if self._deadlines.is_start_overdue():
             self._code_has_started()  # it cannot tell, and has had time enough
-        if now >= self._kill_at:
-            self._kill_at = _NEVER
+        if self._deadlines.must_kill():
             self._has_killed = True
             self._running.say(StatusChanged(execution_id=self._running.id, status="killing"))
             self._host.kill()
@@ -392,11 +362,11 @@ class KernelReader:
         self.death = replace(death, detail=reason or death.detail, cause=cause or death.cause)
         if self._running is None:
             return
-        if self._stop_reason is None:
+        if self._deadlines.stop_reason is None:
             status, why = ExecutionStatus.DIED, f"The kernel died: {self.death.detail}."
         else:
-            status, why = self._how_it_was_stopped(self._running)
-            if self._stop_reason != "stopped":
+            status, why = self._deadlines.how_it_was_stopped()
+            if self._deadlines.stop_reason != "stopped":
                 why += " The code did not end when it was interrupted, so its kernel was killed."
         self._settle_question("cancelled")
         self._running.end_with_death(
@@ -404,20 +374,9 @@ class KernelReader:
         )
         self._forget_running()
 
-    def _how_it_was_stopped(self, execution: Execution) -> tuple[ExecutionStatus, str]:
-        if self._stop_reason == "timeout":
-            return ExecutionStatus.TIMEOUT, f"The code was stopped after {execution.timeout:g} s."
-        if self._stop_reason == "output_limit":
-            return ExecutionStatus.ERROR, (
-                "The code was stopped because it wrote more than the limit (OUTPUT_LIMIT)."
-            )
-        if self._stop_reason == "stopped":
-            return ExecutionStatus.CANCELLED, "The session was stopped while the code ran."
-        return ExecutionStatus.CANCELLED, "The code was interrupted."
-
     def _end_stopped(self, execution: Execution) -> None:
         self._settle_question("cancelled")
-        execution.end(*self._how_it_was_stopped(execution))
+        execution.end(*self._deadlines.how_it_was_stopped())
         self._forget_running()
 
     def _end_what_is_left(self) -> None:
@@ -438,9 +397,7 @@ class KernelReader:
 
     def _forget_running(self) -> None:
         self._running = None
-        self._stop_reason = None
-        self._interrupt_at = self._kill_at = _NEVER
-        self._asked_at = None
+        self._deadlines = Deadlines()
         self._liveness.execution_ended()
 
     def _shut_down(self) -> None:
@@ -448,5 +405,5 @@ class KernelReader:
         if self._running is None:
             self._connection.request_shutdown()
         else:
-            self._stop_reason = "stopped"
+            self._deadlines.stop_reason = "stopped"
             self._host.kill()
