@@ -5,16 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from taskweaver_ext.ces.environment import Environment
-from taskweaver_ext.ces.execution.events import DisplayProduced, DisplayUpdated
-from taskweaver_ext.ces.execution.executor import ExecutionEvent, RunOptions
+from taskweaver_ext.ces.execution.events import DisplayProduced, DisplayUpdated, ExecutionEvent
+from taskweaver_ext.ces.execution.executor import RunOptions
 from taskweaver_ext.ces.execution.results import ExecutionResult
-from tests.support.executions import LIMIT_SECONDS, run
+from taskweaver_ext.text.redaction import MASK, Redactor
+from tests.support.executions import LIMIT_SECONDS, MemoryWatch, OpenEnvironment, run
 
 SIZE = 13_000_000
 """More than a message may have."""
@@ -103,3 +103,43 @@ def _run_in_files(environment: Environment, code: str) -> tuple[ExecutionResult,
 
     options = RunOptions(on_event=on_event, record_on_disk=True, timeout=LIMIT_SECONDS)
     return environment.run("s1", code, options), files
+
+
+def test_in_files_a_display_costs_the_client_a_few_pieces(environment: Environment) -> None:
+    code = f"{DISPLAY}display({{'text/html': 'x' * 60_000_000}}, raw=True)"
+    _run_in_files(environment, code)  # whatever else grows at first has grown
+    memory = MemoryWatch(os.getpid())
+
+    result, (file,) = _run_in_files(environment, code)
+
+    assert memory.growth() < 16 << 20
+    assert Path(file).stat().st_size == 60_000_000
+    assert result.notices == []
+    assert result.displays[0].files == {"text/html": file}
+
+
+def test_files_of_displays_are_masked_where_pieces_cut_a_secret(
+    open_environment: OpenEnvironment, tmp_path: Path
+) -> None:
+    secret = "s3cr3t-of-some-length"
+    with open_environment(tmp_path, redactor=Redactor([secret])) as environment:
+        environment.start_session("s1")
+        code = f"""{DISPLAY}
+secret = "s3cr3t-" + "of-some-length"
+display({{"text/html": "x" * ((1 << 20) - 5) + secret + "y" * (1 << 20)}}, raw=True)
+"""
+        _, (file,) = _run_in_files(environment, code)
+
+        expected = "x" * ((1 << 20) - 5) + MASK + "y" * (1 << 20)
+        assert Path(file).read_text() == expected
+
+
+def test_files_that_nothing_names_are_removed(environment: Environment) -> None:
+    code = f"{DISPLAY}display({{'text/html': 'x' * {SIZE}}}, raw=True)"
+    _, (file,) = _run_in_files(environment, code)
+
+    result = environment.execute_code("s1", code, timeout=LIMIT_SECONDS)
+
+    assert len(result.displays[0].bundle["text/html"]) == SIZE
+    assert Path(file).exists()
+    assert not list(Path(file).parent.glob(f"{result.execution_id}.display-*"))
