@@ -403,9 +403,7 @@ def _section_classes() -> dict[str, type[Any]]:
     hints = get_type_hints(Config)
     kinds = {entry.name: hints[entry.name] for entry in fields(Config)}
     return {
-        name: kind
-        for name, kind in kinds.items()
-        if is_dataclass(kind) and kind is not LlmConfig
+        name: kind for name, kind in kinds.items() if is_dataclass(kind) and kind is not LlmConfig
     }
 
 
