@@ -55,7 +55,7 @@ class SessionEventType(enum.Enum):
     """A role knows earlier rounds by the summary in `msg` from now on, or all roles have forgotten
     them. MemoryExtra."""
     session_notice = "session_notice"
-    """`msg` is something a person should know of the session itself."""
+    """`msg` is something a person should know of the session itself. NoticeExtra."""
 
 
 class RoundEventType(enum.Enum):
@@ -169,6 +169,16 @@ class MemoryExtra(TypedDict):
     1 unless said."""
 
 
+NoticeSubject: TypeAlias = Literal["fresh_kernel", "variables_saved", "variables_restored"]
+
+
+@final
+class NoticeExtra(TypedDict):
+    """What a notice is about, where readers act on it."""
+
+    about: NotRequired[NoticeSubject]
+
+
 @final
 class RoundStartExtra(TypedDict):
     """What the person wants of a round."""
@@ -177,6 +187,8 @@ class RoundStartExtra(TypedDict):
     user_query: str
     post: NotRequired[PostDict]
     """The person's post, with files and context, where roles are to answer it."""
+    files: NotRequired[list[str]]
+    """The names of files that were added to the working directory for it."""
 
 
 class UsageDict(TypedDict):
@@ -287,6 +299,7 @@ EventExtra: TypeAlias = (
     | AnsweredExtra
     | ContextExtra
     | MemoryExtra
+    | NoticeExtra
     | RoundStartExtra
     | RoundEndExtra
     | NewPostExtra
@@ -304,6 +317,7 @@ EXTRA_SHAPES: Mapping[EventType, Any] = {
     SessionEventType.session_answered: AnsweredExtra,
     SessionEventType.session_context_update: ContextExtra,
     SessionEventType.session_memory_update: MemoryExtra,
+    SessionEventType.session_notice: NoticeExtra,
     RoundEventType.round_start: RoundStartExtra,
     RoundEventType.round_end: RoundEndExtra,
     RoundEventType.round_new_post: NewPostExtra,

@@ -21,6 +21,7 @@ from taskweaver_ext.events.types import (
     EventType,
     MemoryExtra,
     NewPostExtra,
+    NoticeExtra,
     PostEventType,
     QuestionExtra,
     QuestionId,
@@ -110,8 +111,9 @@ class RebuiltSession:
         match kind:
             case SessionEventType.session_context_update:
                 self.context_blocks = tuple(cast(ContextExtra, event.extra)["blocks"])
-            case SessionEventType.session_notice if event.msg == FRESH_KERNEL:
-                self.has_variables = False
+            case SessionEventType.session_notice:
+                if cast(NoticeExtra, event.extra).get("about") == "fresh_kernel":
+                    self.has_variables = False
             case SessionEventType.session_memory_update:
                 self._receive_memory(event)
             case SessionEventType.session_question:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -41,12 +40,10 @@ from taskweaver_ext.session.files import copy_into
 from taskweaver_ext.session.saved import SavedSession
 from taskweaver_ext.session.session import Session
 from taskweaver_ext.session.submitted import Submitted
-from taskweaver_ext.session.variables import RESTORED, SAVED
 
 AskPassword = Callable[[str], str | None]
 """Asks a person for a password, given the prompt of the code; None: there is none."""
 
-_FILES_ADDED = re.compile(r"^Files added to the working directory: (.+)\.$", re.MULTILINE)
 _MORE_SECONDS = 1.0
 """What code that was stopped then gets besides its time, so that it comes at least as far."""
 _SKIPPED = {
@@ -177,9 +174,9 @@ class Replay:
     def _hear(self, notice: SessionNotice) -> None:
         if notice.kind == "resumed":
             self._needs_fresh_kernel = not self._keeps_kernel
-        elif notice.kind == "notice" and notice.text.startswith(SAVED):
+        elif notice.about == "variables_saved":
             self._try("saved", lambda: self._fitting_session().snapshot())
-        elif notice.kind == "notice" and notice.text.startswith(RESTORED):
+        elif notice.about == "variables_restored":
             self._try("restored", self._restore_variables)
 
     def _restore_variables(self) -> None:
@@ -209,8 +206,7 @@ class Replay:
 
     def _copy_files(self, message: Message) -> None:
         """Give the replay what was given to the session with a message."""
-        match = _FILES_ADDED.search(message.context)
-        for name in match[1].split(", ") if match else ():
+        for name in message.files:
             path = self._saved.folder / "cwd" / Path(name).name
             try:
                 copy_into(self._fitting_session().cwd, path)

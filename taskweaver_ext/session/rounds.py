@@ -75,6 +75,8 @@ class Rounds:
             "user_query": chat_round.user_query,
             "post": post.to_dict(),
         }
+        if file_names:
+            details["files"] = list(file_names)
         with (
             self._context.traces.round(self._context.session_id, chat_round),
             self._telling(chat_round, details),

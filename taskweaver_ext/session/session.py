@@ -17,6 +17,8 @@ from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.events.emitter import SessionEventEmitter
 from taskweaver_ext.events.questions import Questions
 from taskweaver_ext.events.types import (
+    NoticeExtra,
+    NoticeSubject,
     QuestionId,
     QuestionOutcome,
     SessionEventHandler,
@@ -275,7 +277,7 @@ class Session:
         """
         with self._turns.claimed():
             saved = self._executor.snapshot(Path(path or self.session_dir / VARIABLES_FILE))
-            self._say_notice(describe_saved(saved))
+            self._say_notice(describe_saved(saved), "variables_saved")
             return saved
 
     def restore_variables(
@@ -296,7 +298,7 @@ class Session:
             place = Path(path or self.session_dir / VARIABLES_FILE)
             restored = self._executor.restore_variables(place, trust=trust)
             self._share_about_variables(describe_to_agent(restored))
-            self._say_notice(describe_restored(restored))
+            self._say_notice(describe_restored(restored), "variables_restored")
             return restored
 
     def update_session_var(self, variables: Mapping[str, str]) -> None:
@@ -356,7 +358,7 @@ class Session:
         close_open_ends(past, self.emitter)
         if past.has_variables:
             self._share_about_variables(VARIABLES_LOST)
-            self._say_notice(FRESH_KERNEL)
+            self._say_notice(FRESH_KERNEL, "fresh_kernel")
 
     def _share_about_variables(self, block: str) -> None:
         """Have the agent told what became of them, once."""
@@ -387,8 +389,9 @@ class Session:
             if self._on_end is not None:
                 self._on_end(self)
 
-    def _say_notice(self, message: str) -> None:
-        self.emitter.emit_session_event(SessionEventType.session_notice, message)
+    def _say_notice(self, message: str, about: NoticeSubject | None = None) -> None:
+        details: NoticeExtra = {} if about is None else {"about": about}
+        self.emitter.emit_session_event(SessionEventType.session_notice, message, details)
 
     def _close(self, role: Role) -> None:
         try:

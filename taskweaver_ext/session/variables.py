@@ -6,18 +6,13 @@ from collections.abc import Mapping
 
 from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
 
-SAVED = "Variables are saved"
-"""How the notice begins that variables were saved."""
-RESTORED = "Variables are back"
-"""How the notice begins that variables of an earlier kernel were restored."""
-
 _MAX_NAMED = 20
 
 
 def describe_saved(saved: SavedVariables) -> str:
     """Say what was saved, and what was not and why."""
     size = saved.size_bytes / (1 << 20)
-    text = f"{SAVED}: {len(saved.names)} of them ({size:.1f} MiB) to {saved.path}."
+    text = f"Variables are saved: {len(saved.names)} of them ({size:.1f} MiB) to {saved.path}."
     return text + _listed(" Not saved", saved.left_out)
 
 
@@ -26,7 +21,7 @@ def describe_restored(restored: RestoredVariables) -> str:
     named = ", ".join(restored.names[:_MAX_NAMED])
     more = len(restored.names) - _MAX_NAMED
     names = f"{named} and {more} more" if more > 0 else named
-    text = f"{RESTORED}: {names}." if restored.names else f"{RESTORED}: none."
+    text = f"Variables are back: {names if restored.names else 'none'}."
     return text + _listed(" Not restored", restored.left_out)
 
 

@@ -159,7 +159,9 @@ def test_what_was_refused_or_given_is_skipped_and_copied(tmp_path: Path) -> None
     model = ScriptedModel(
         [
             plan("read it"),
-            code("print(open('given.txt').read()); open('given.txt', 'w').write('changed')"),
+            code(
+                "print(open('given, too.txt').read()); open('given, too.txt', 'w').write('changed')"
+            ),
             plan("use the shell"),
             code("echo no", "bash"),
             answer("Done."),
@@ -171,11 +173,11 @@ def test_what_was_refused_or_given_is_skipped_and_copied(tmp_path: Path) -> None
         approval = Approval("ask")
         session = app.get_session("s1", approval=approval)
         approval.ask = lambda _request: ApprovalAnswer(False, reason="no")
-        session.send_message("go", files=[{"name": "given.txt", "content": "given"}])
+        session.send_message("go", files=[{"name": "given, too.txt", "content": "given"}])
         saved = SavedSession(session.session_dir)
         with TaskWeaverApp(tmp_path, {"workspace.workspace_path": str(tmp_path / "now")}) as fresh:
             cells = replayed(saved, fresh)
-            copied = (tmp_path / "now" / "sessions" / "s1" / "cwd" / "given.txt").read_text()
+            copied = (tmp_path / "now" / "sessions" / "s1" / "cwd" / "given, too.txt").read_text()
 
     ran, refused = cells[0], cells[1]
     assert ran.language == "python"

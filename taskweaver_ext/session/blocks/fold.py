@@ -8,7 +8,7 @@ comes later than its cell (late output, a display that other code changes) needs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
 from taskweaver_ext.ces.execution.events import DisplayUpdated
@@ -19,6 +19,7 @@ from taskweaver_ext.events.types import (
     LateOutputExtra,
     MissedEventsExtra,
     NewPostExtra,
+    NoticeExtra,
     PostEventType,
     QuestionExtra,
     RoleExtra,
@@ -191,7 +192,8 @@ class _SessionFold:
             case SessionEventType.session_memory_update:
                 yield self._notice("summary", event.msg or _FORGOTTEN, event)
             case SessionEventType.session_notice:
-                yield self._notice("notice", event.msg, event)
+                about = cast(NoticeExtra, event.extra).get("about")
+                yield replace(self._notice("notice", event.msg, event), about=about)
             case SessionEventType.session_events_missed:
                 missed = cast(MissedEventsExtra, event.extra)
                 count = missed["last_seq"] - missed["first_seq"] + 1
@@ -214,6 +216,7 @@ class _SessionFold:
             round_id=event.round_id,
             at=event.at,
             context=whole.removesuffix(query).strip() if whole != query else "",
+            files=tuple(details.get("files", ())),
         )
 
     def _late(self, event: TaskWeaverEvent, details: LateOutputExtra) -> Iterator[Block]:

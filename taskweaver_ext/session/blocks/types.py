@@ -12,7 +12,12 @@ from taskweaver_ext.ces.execution.results import (
     StreamName,
 )
 from taskweaver_ext.conversation import AttachmentType, PostId, RoleName, RoundId
-from taskweaver_ext.events.types import QuestionId, QuestionKind, QuestionOutcome
+from taskweaver_ext.events.types import (
+    NoticeSubject,
+    QuestionId,
+    QuestionKind,
+    QuestionOutcome,
+)
 
 CellStatus: TypeAlias = Literal[
     "success",
@@ -122,6 +127,8 @@ class Message:
     attachments: tuple[Attached, ...] = ()
     context: str = ""
     """What went to the agent along with a person's words: shared code, names of files."""
+    files: tuple[str, ...] = ()
+    """The names of files that were added to the working directory for it."""
     is_error: bool = False
     """Whether the text says why the role came to nothing."""
 
@@ -180,6 +187,8 @@ class SessionNotice:
 
     kind: Literal["notice", "error", "cancelled", "resumed", "missed", "summary"]
     text: str
+    about: NoticeSubject | None = None
+    """What a notice is about, where readers act on it."""
     round_id: RoundId | None = None
     at: float = 0.0
 
