@@ -97,6 +97,40 @@ DEADLY: dict[str, tuple[str, str]] = {
     "a display that is none": ("say('display_data', {'data': []})", "'data' is no object"),
     "metadata that is none": ("display('a', 'b', metadata=5)", "'metadata' is no object"),
     "an id that is none": ("display('a', 'b', transient=5)", "'transient' is no object"),
+    "a piece of nothing": ("send(7, b'x')", "a piece of a display that belongs to none"),
+    "a piece that is too long": ("send(7, b'1 text\\n' + bytes(2 << 20))", "announced a message"),
+    "pieces of one form and another": (
+        "send(7, b'1 text\\nx'); send(7, b'1 json\\nx')",
+        "pieces that do not belong together",
+    ),
+    "pieces without end": (
+        "while True: send(7, b'1 text\\n' + bytes(1 << 20))",
+        "pieces that do not belong together",
+    ),
+    "a display without its pieces": (
+        "send(7, b'1 text\\nx')\n"
+        "display('a', 1, parts={'b': {'number': 1, 'form': 'text', 'size': 2}})",
+        "without the pieces that it named",
+    ),
+    "a display of a size that is none": (
+        "display('a', 1, parts={'b': {'number': 1, 'form': 'text', 'size': -2}})",
+        "'size' is no number of bytes",
+    ),
+    "left out is no list": ("display('a', 1, left_out={'kind': 1})", "what it left out"),
+    "a reply of 30 MB": (
+        """
+import zmq
+kernel = get_ipython().kernel
+for router in gc.get_objects():
+    if isinstance(router, zmq.Socket) and not router.closed and router.type == zmq.ROUTER:
+        for identity in kernel.get_parent("shell") and kernel._parent_ident["shell"]:
+            try:
+                router.send_multipart([identity, bytes(30 << 20)], zmq.NOBLOCK)
+            except zmq.ZMQError:
+                pass
+""",
+        "closed the channel for requests, or sent a reply of more than 1,048,576 bytes",
+    ),
     "a stream that is none": ("say('stream', {'name': [], 'text': 'x'})", "'name' is no text"),
 }
 """What only a forger says, and what is said of the kernel's end."""
@@ -111,6 +145,17 @@ for number in range(20):
 for number in range(20):
     say("update_display_data", {"data": {"text/plain": "x" * 5_000_000},
                                 "transient": {"display_id": str(number)}})
+""",
+    "parts of displays that never come": """
+for number in range(1, 1000):
+    send(7, b"%d json\\n" % number + b"[]," * 300_000)
+""",
+    "lists in parts of displays": """
+for number in range(1, 4):
+    for _ in range(40):
+        send(7, b"%d json\\n" % number + b"[[]," + b"[]," * 300_000)
+    size = 40 * 900_004
+    display("a", 1, parts={"b": {"number": number, "form": "json", "size": size}})
 """,
     "tags of logs": """
 for _ in range(40):

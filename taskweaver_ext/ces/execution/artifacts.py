@@ -12,6 +12,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from taskweaver_ext.ces.execution.files_beneath import regular_file_beneath
@@ -45,7 +46,7 @@ class ArtifactStore:
         execution_id: ExecutionId,
         number: int,
         bundle: Mapping[str, Any],
-        files: Mapping[str, Path],
+        files: Mapping[str, Path] = MappingProxyType({}),
     ) -> list[ExecutionArtifact]:
         """Save the images of a display bundle, of which the large ones are files already."""
         artifacts = []

@@ -37,6 +37,7 @@ from taskweaver_ext.ces.kernels.client.jupyter_messages import (
     MessageFormat,
     execute_content,
 )
+from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.machine.forks import closed_in_forks
 
 SHELL_PORT, IOPUB_PORT, STDIN_PORT, CONTROL_PORT, HEARTBEAT_PORT = range(1, 6)
@@ -57,6 +58,8 @@ _MAX_REST_BYTES = 1 << 23
 _MAX_REPLY_BYTES = 1 << 20
 _MAX_REPLIES = 16
 """Replies come on the side socket: what else a kernel sends us takes no more room than this."""
+_CLOSED_SECONDS = 0.5
+"""How long a kernel that closes its channel for requests may take to be gone."""
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_MAX_PASSED_DESCRIPTORS * array("i").itemsize)
 
 
@@ -158,6 +161,10 @@ class WireConnection:
         self._received_bytes = 0
         self._is_lost = False
         self._is_gone = False
+        self._breaks: zmq.Socket[bytes] | None = None
+        """Tells when the channel for requests has broken; set once there is a connection."""
+        self._broken_at: float | None = None
+        self._is_to_end = False
 
     def _open_channel(
         self, context: zmq.Context[zmq.Socket[bytes]], port: int
@@ -218,6 +225,7 @@ class WireConnection:
 
     def request_shutdown(self) -> None:
         """Ask the kernel to end."""
+        self._is_to_end = True
         self._send(self._shell, self._format.pack("shutdown_request", {"restart": False}))
 
     def _send(self, channel: zmq.Socket[bytes], parts: list[bytes]) -> None:
@@ -239,6 +247,8 @@ class WireConnection:
         if self._is_lost:
             yield from self._receive_the_last()
             return
+        if self._broken_at is not None:
+            timeout = _CLOSED_SECONDS if timeout is None else min(timeout, _CLOSED_SECONDS)
         # Round up: a wait that ends too early would only be repeated.
         milliseconds = None if timeout is None else int(timeout * 1000) + 1
         ready = {source for source, _ in self._poller.poll(milliseconds)}
@@ -251,6 +261,27 @@ class WireConnection:
             self._drop_replies()
         if wire_ended or self._death_descriptor in ready:
             yield from self._receive_the_last()
+        elif self._breaks is not None:
+            self._look_after_requests(self._breaks, has_news=self._breaks in ready)
+
+    def _look_after_requests(self, breaks: zmq.Socket[bytes], *, has_news: bool) -> None:
+        """Raise ProtocolError if the channel for requests has broken, and the kernel lives on."""
+        if has_news:
+            breaks.recv_multipart()
+            self._broken_at = time.monotonic()
+        if self._broken_at is not None and time.monotonic() >= self._broken_at + _CLOSED_SECONDS:
+            self._refuse_break()
+
+    def _has_broken(self) -> bool:
+        return self._broken_at is not None or bool(self._breaks and self._breaks.poll(0))
+
+    def _refuse_break(self) -> None:
+        """ZeroMQ breaks a channel for good when it brings more than a reply can be."""
+        if not self._is_to_end:
+            raise ProtocolError(
+                "A kernel closed the channel for requests, or sent a reply of more than"
+                f" {_MAX_REPLY_BYTES:,} bytes there."
+            )
 
     def wait_until_ready(self, seconds: float) -> None:
         """Wait for the kernel's hello, and until it can be reached.
@@ -266,6 +297,11 @@ class WireConnection:
                 os.close(os.dup(self._waker.fileno()))  # raises if that is what is missing
                 if time.monotonic() > deadline:
                     raise TimeoutError
+        try:
+            self._breaks = self._shell.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        except zmq.ZMQError as error:  # there are no descriptors left for it
+            raise OSError(error.errno, error.strerror) from error
+        self._poller.register(self._breaks, zmq.POLLIN)
 
     def _wait_for_hello(self, deadline: float) -> None:
         said = ""
@@ -288,6 +324,9 @@ class WireConnection:
             for descriptor in descriptors:
                 os.close(descriptor)
         self._pipes.clear()
+        if self._breaks is not None:
+            self._shell.disable_monitor()
+            self._breaks.close(linger=0)
         self._shell.close()
         self._stdin.close()
         self._wire.close()
@@ -348,9 +387,11 @@ class WireConnection:
     def _receive_the_last(self) -> Iterator[Received]:
         """The kernel is gone: give what it had said and what its children had written."""
         until = self._received_bytes + _MAX_REST_BYTES
-        while not (yield from self._receive_from_wire()) and self._has_more():
+        while not (has_ended := (yield from self._receive_from_wire())) and self._has_more():
             if self._received_bytes > until:
                 break
+        if self._is_lost and not has_ended and self._has_broken():
+            self._refuse_break()  # it lives, and nothing can be sent to it
         newest = next(reversed(self._pipes), 0)
         for ordinal, descriptors in self._pipes.items():
             owner = self._latest_ordinal if ordinal == newest else ordinal

@@ -170,11 +170,11 @@ class ContainerProgram:
 
 
 def _mark_and_pid(started: object) -> tuple[str, int]:
-    if isinstance(started, dict):
-        mark, pid = started.get("mark"), started.get("pid")
-        if isinstance(mark, str) and isinstance(pid, int):
-            return mark, pid
-    raise ValueError("what the container says about it makes no sense")
+    try:
+        fields = CheckedFields(started, "A spawner")
+        return fields.text("mark"), fields.count("pid")
+    except ProtocolError as error:
+        raise ValueError("what the container says about it makes no sense") from error
 
 
 def _process_seen(entry: object) -> ProcessSeen:

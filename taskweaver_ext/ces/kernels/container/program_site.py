@@ -235,14 +235,17 @@ class ContainerProgramSite:
             client.close()
             raise self._gone()
 
-    def _handle_loss(self) -> None:
+    def _handle_loss(self, nonsense: str) -> None:
         """On the client's thread: without the spawner nothing could end what it started."""
         with self._lock:
             if self._is_closed:
                 return  # we have closed the connection
-        if not self._monitor.wait_until_over(END_SECONDS):
+        if nonsense or not self._monitor.wait_until_over(END_SECONDS):
+            spawner = "the process that starts programs in it"
             self._monitor.kill_because(
-                "killed, because the process that starts programs in it ended"
+                f"killed, because nonsense came from {spawner}: {nonsense}"
+                if nonsense
+                else f"killed, because {spawner} ended"
             )
 
     def _inside(self, path: Path) -> str:

@@ -39,6 +39,9 @@ _SEND_SECONDS = 10
 _MAX_FRAME_BYTES = 1 << 20
 """What it says of some thousand processes is less."""
 _MOST = 1 << 31
+_MOST_ANSWERS = 2
+"""To one request: the answer, and the end of what was started."""
+_MAX_ERROR_CHARACTERS = 1000
 _READ_BYTES = 1 << 18
 
 
@@ -174,8 +177,14 @@ class SpawnerClient:
     """
 
     def __init__(
-        self, connection: socket.socket, on_lost: Callable[[], None], session_id: str
+        self, connection: socket.socket, on_lost: Callable[[str], object], session_id: str
     ) -> None:
+        """Begin to receive.
+
+        Args:
+            on_lost: Called at the end, on the client's thread, with what of what came made no
+                sense; empty if the connection just broke.
+        """
         self._connection = connection
         self._on_lost = on_lost
         self._lock = threading.Lock()
@@ -183,6 +192,8 @@ class SpawnerClient:
         self._ids = itertools.count(1)
         self._waiting: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
         self._processes: dict[int, ProcessStatus] = {}
+        self._asked = 0
+        self._received = 0
         self.is_lost = False
         seconds = struct.pack("ll", _SEND_SECONDS, 0)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
@@ -236,6 +247,7 @@ class SpawnerClient:
             if self.is_lost:
                 raise SpawnerLostError
             self._waiting[number] = answers
+            self._asked += 1
         try:
             self._send({"id": number, "do": what, "with": dict(arguments)}, streams)
             answer = answers.get(timeout=seconds)
@@ -290,14 +302,17 @@ class SpawnerClient:
 
     def _receive(self) -> None:
         unread = bytearray()
+        nonsense = ""
         try:
             # What is sent along with it is left out by `recv`, and closed by the system.
             while data := self._connection.recv(_READ_BYTES):
                 unread += data
                 for message in read_frames(unread, _MAX_FRAME_BYTES):
                     self._receive_message(message)
-        except (OSError, ValueError, RecursionError, ProtocolError):
-            pass  # the connection broke, or what comes is not from our spawner
+        except OSError:
+            pass  # the connection broke
+        except (ValueError, RecursionError, ProtocolError) as error:  # not from our spawner
+            nonsense = str(error).removesuffix(".")
         with self._lock:
             self.is_lost = True
             waiting = list(self._waiting.values())
@@ -306,14 +321,17 @@ class SpawnerClient:
             answers.put(_LOST)
         for status in processes:
             status.on_change()
-        self._on_lost()
+        self._on_lost(nonsense)
 
     def _receive_message(self, message: dict[str, Any]) -> None:
         fields = CheckedFields(message, "A spawner")
+        self._received += 1
+        if self._received > _MOST_ANSWERS * self._asked:
+            raise ProtocolError("A spawner said more than it was asked.")
         if "ended" in message:
             number, code = fields.count("ended"), fields.whole_number("code")
             if code is None or not -_MOST <= code < _MOST:
-                raise ValueError("no exit code")
+                raise ProtocolError("A spawner told of an end without an exit code.")
             with self._lock:
                 status = self._processes.get(number)
                 if status is not None:
@@ -321,6 +339,8 @@ class SpawnerClient:
             if status is not None:
                 status.on_change()
             return
+        if "error" in message:
+            message = {**message, "error": fields.text("error")[:_MAX_ERROR_CHARACTERS]}
         with self._lock:
             answers = self._waiting.pop(fields.count("id"), None)  # the first answer counts
         if answers is not None:

@@ -49,8 +49,8 @@ _METADATA_FILE = "gateway.json"
 _LOG_FILE = "gateway.log"
 _LOCK_FILE = "lock"
 _LAST_WORDS_CHARACTERS = 1000
-_NEEDED_DESCRIPTORS = 64
-"""A kernel takes 17 of the gateway's while it starts; one that has few left fails in many ways."""
+_NEEDED_DESCRIPTORS = 32
+"""A kernel takes 17 of the gateway's while it starts, and those who ask for it take some."""
 
 _log = logging.getLogger(__name__)
 

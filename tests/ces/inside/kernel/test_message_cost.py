@@ -56,14 +56,19 @@ def test_what_fits_is_left_alone() -> None:
     assert fitting(message) is message
 
 
-def test_long_texts_are_cut_and_pictures_named() -> None:
-    bundle = {"text/html": LONG * 4, "image/png": LONG * 4, "text/plain": "<Figure>"}
+def test_long_texts_are_cut_and_what_was_too_long_is_counted() -> None:
+    content = {"data": {"text/html": LONG * 8}, "transient": {"display_id": "d"}}
 
-    data = cut({"data": bundle, "transient": {"display_id": "d"}})["data"]
+    fitted = cut(content)
 
-    assert data["text/html"].endswith("more characters are left out]")
-    assert "image/png" not in data
-    assert data["text/plain"].startswith("<Figure>\n[image/png of 8,388,608 characters is left out")
+    assert fitted["data"]["text/html"].endswith("more characters are left out]")
+    assert fitted["left_out"] == [{"kind": "a message", "size": len(json.dumps(content))}]
+
+
+def test_a_list_that_loses_its_end_says_so() -> None:
+    fitted = cut({"status": "error", "traceback": [*map(str, range(1002)), LONG * 8]})
+
+    assert fitted["traceback"][-2:] == ["999", "[... 3 more are left out]"]
 
 
 def test_what_is_too_large_in_many_parts_is_only_named() -> None:

@@ -25,16 +25,28 @@ from tests.support.executions import LIMIT_SECONDS
         FRAME.pack(2) + b"{}",
         FRAME.pack(3) + b"xyz",
         FRAME.pack(13) + b'{"ended": []}',
+        FRAME.pack(24) + b'{"ended":1,"code":1e400}',
+        FRAME.pack(15) + b'{"id":Infinity}',
+        FRAME.pack(19) + b'{"id":1,"error":[]}',
+        FRAME.pack(100_000) + b"[" * 100_000,
+        FRAME.pack(8) + b'{"id":1}',
     ],
 )
 def test_a_spawner_that_talks_nonsense_counts_as_gone(nonsense: bytes) -> None:
     ours, theirs = socket.socketpair()
     lost = threading.Event()
-    client = SpawnerClient(ours, lost.set, "test")
+    complaints: list[str] = []
+
+    def hear(complaint: str) -> None:
+        complaints.append(complaint)
+        lost.set()
+
+    client = SpawnerClient(ours, hear, "test")
 
     theirs.sendall(nonsense)
 
     assert lost.wait(LIMIT_SECONDS)
+    assert complaints != [""]
     with pytest.raises(SpawnerLostError):
         client.ask("ticks", {}, seconds=LIMIT_SECONDS)
     client.close()
@@ -43,7 +55,7 @@ def test_a_spawner_that_talks_nonsense_counts_as_gone(nonsense: bytes) -> None:
 
 def test_a_spawner_that_does_not_answer_in_time_is_not_waited_for() -> None:
     ours, theirs = socket.socketpair()
-    client = SpawnerClient(ours, lambda: None, "test")
+    client = SpawnerClient(ours, lambda _: None, "test")
 
     with pytest.raises(SpawnerSilentError):
         client.ask("ticks", {}, seconds=0.05)
@@ -58,7 +70,7 @@ def test_a_spawner_that_reads_nothing_any_more_counts_as_gone(
     monkeypatch.setattr(spawner, "_SEND_SECONDS", 1)
     ours, theirs = socket.socketpair()
     lost = threading.Event()
-    client = SpawnerClient(ours, lost.set, "test")
+    client = SpawnerClient(ours, lambda _: lost.set(), "test")
 
     with pytest.raises(SpawnerLostError):
         client.ask("find_program", {"command": "x" * (1 << 23)}, seconds=LIMIT_SECONDS)
