@@ -24,6 +24,7 @@ from taskweaver_ext.llm.factory import create_chat_model
 from taskweaver_ext.llm.model_settings import ApiType, ModelSettings
 from taskweaver_ext.machine.child_environment import secret_variables
 from taskweaver_ext.machine.credentials import secret_values
+from taskweaver_ext.machine.owned_folders import remove_abandoned_folders
 from taskweaver_ext.plugins.registry import PluginRegistry
 from taskweaver_ext.roles.base.role import RoleRegistry
 from taskweaver_ext.session.export.import_bundle import ImportedSession, import_bundle
@@ -238,6 +239,7 @@ class TaskWeaverApp(Closeable):
         )
         workspace = self.config.workspace
         remove_old_folders(workspace.workspace_path, workspace.keep_days)
+        remove_abandoned_folders([workspace.workspace_path])
         form = reply_form or self.config.code_interpreter.reply_form
         self._parts = _Parts(self.config, model, form)
         self._injector = Injector(self._parts, auto_bind=False)

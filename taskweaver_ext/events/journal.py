@@ -27,6 +27,7 @@ from taskweaver_ext.events.journal_lines import (
     line_of_event,
 )
 from taskweaver_ext.events.journal_reader import JournalReader
+from taskweaver_ext.events.lines_of_file import MAX_LINE_BYTES
 from taskweaver_ext.events.types import TaskWeaverEvent
 from taskweaver_ext.machine.forks import closed_in_forks
 from taskweaver_ext.machine.private_files import open_private, open_to_read
@@ -91,7 +92,14 @@ class Journal:
             except Exception:  # what roles of a project's own attach can be anything
                 _logger.exception("Event %d is left out of the journal", event.seq)
                 return
-            self._write(line)
+            if len(line) > MAX_LINE_BYTES:
+                self._untold = (
+                    f"Event {event.seq} is too large for the session's journal ({len(line):,} bytes"
+                    f" of {MAX_LINE_BYTES:,}): it is lost when this process ends."
+                )
+                _logger.warning("%s", self._untold)
+            else:
+                self._write(line)
         if message := self._untold:
             self._untold = ""
             self._on_failure(message)

@@ -224,7 +224,8 @@ class Replay:
         after = session.emitter.last_seq
         answers = _Answers(cell, self._ask_password)
         try:
-            self._run(session, cell, answers.answer)
+            # Where nobody was asked then, nobody could be: the code has to fail as it did.
+            self._run(session, cell, answers.answer if answers.were_wanted else None)
         except KernelError:
             raise
         except TaskWeaverError as error:
@@ -277,7 +278,7 @@ class Replay:
             notes=(*before, *(notes or ())),
         )
 
-    def _run(self, session: Session, cell: Cell, on_input: OnInput) -> None:
+    def _run(self, session: Session, cell: Cell, on_input: OnInput | None) -> None:
         """Run a cell to its end; one that was stopped then is stopped after as long as then."""
         code = _CodeBegins()
         emitter = session.emitter
@@ -324,6 +325,8 @@ class _Answers:
             if isinstance(output, QuestionOutput) and output.kind != "approval"
         ]
         self._ask_password = ask_password
+        self.were_wanted = bool(self._questions)
+        """Whether the cell has asked for input."""
         self.notes: list[str] = []
 
     def answer(self, prompt: str, password: bool) -> str:

@@ -21,6 +21,7 @@ from taskweaver_ext.events.emitter import SessionEventEmitter
 from taskweaver_ext.events.journal import Journal
 from taskweaver_ext.events.journal_lines import JOURNAL, RECORDS
 from taskweaver_ext.events.journal_reader import JournalReader
+from taskweaver_ext.events.lines_of_file import MAX_LINE_BYTES
 from taskweaver_ext.events.types import PostEventType, SessionEventType, TaskWeaverEvent
 from tests.support.conversations import Listener
 from tests.support.executions import LIMIT_SECONDS
@@ -334,6 +335,20 @@ def test_a_journal_that_is_removed_is_said_once(tmp_path: Path) -> None:
     [failure] = failures
     assert "it was removed" in failure
     assert [event.msg for event in emitter.read(0)] == ["before", "after 0", "after 1", "after 2"]
+
+
+def test_an_event_that_no_reader_would_take_is_said_to_be_lost(tmp_path: Path) -> None:
+    failures: list[str] = []
+    journal = open_journal(tmp_path, failures)
+    emitter = SessionEventEmitter(journal)
+    for text in ("before", "x" * MAX_LINE_BYTES, "after"):
+        say(emitter, text)
+    journal.close()
+
+    [failure] = failures
+    assert failure.startswith("Event 2 is too large")
+    assert [event.msg for event in intact(read(tmp_path))] == ["before", "after"]
+    assert (tmp_path / JOURNAL).stat().st_size < 1000
 
 
 # --- newer versions -------------------------------------------------------------------------------

@@ -155,6 +155,16 @@ def test_input_is_answered_as_it_was_and_passwords_are_not_known(
     assert known.outcome == "same"
 
 
+def test_input_that_nobody_could_give_is_missing_in_the_same_way(
+    app: TaskWeaverApp, fresh: TaskWeaverApp
+) -> None:
+    saved = run_session(app, "input('name? ')")
+
+    [cell] = replayed(saved, fresh)
+
+    assert (cell.then, cell.now, cell.outcome) == ("error", "error", "same")
+
+
 def test_what_was_refused_or_given_is_skipped_and_copied(tmp_path: Path) -> None:
     model = ScriptedModel(
         [

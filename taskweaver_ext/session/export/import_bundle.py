@@ -19,6 +19,7 @@ from taskweaver_ext.ces.execution.files_beneath import path_parts
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.journal_lines import JOURNAL
 from taskweaver_ext.events.journal_reader import JournalReader
+from taskweaver_ext.machine.owned_folders import disown_folder, make_owned_folder
 from taskweaver_ext.machine.private_files import make_private_folder, open_private
 from taskweaver_ext.session.export.bundle import CONTENT, DESCRIPTION, FORMAT, belongs_in_bundle
 
@@ -52,20 +53,24 @@ def import_bundle(
     Raises:
         SessionError: It is no bundle, broken, hostile or too large; nothing is left behind.
     """
-    staging = workspace / f".importing-{secrets.token_hex(8)}"
+    staging: Path | None = None
     try:
         with zipfile.ZipFile(path) as bundle:
             original_id = _read_description(bundle)
             entries = _checked_entries(bundle, original_id, max_bytes, max_files)
-            make_private_folder(staging)
+            make_private_folder(workspace)
+            # The next process removes what is left of this one, should it be killed.
+            staging = make_owned_folder("import", workspace)
             _unpack(bundle, entries, staging, max_bytes)
         session_id, folder = _moved(staging, workspace / "sessions", original_id)
+        disown_folder(folder)
     except _BROKEN as error:
         raise SessionError(f"{path} is no bundle, or a broken one: {error}") from error
     except OSError as error:
         raise SessionError(f"{path} cannot be imported: {error}") from error
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        if staging is not None:
+            shutil.rmtree(staging, ignore_errors=True)
     return ImportedSession(session_id=session_id, folder=folder, original_id=original_id)
 
 

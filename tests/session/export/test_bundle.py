@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import stat
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +23,7 @@ from taskweaver_ext.session.blocks import Cell, read_blocks
 from taskweaver_ext.session.export.import_bundle import import_bundle
 from taskweaver_ext.session.saved import SavedSession
 from tests.support.conversations import answer
+from tests.support.executions import LIMIT_SECONDS
 from tests.support.exported import exported, real_session, source_of
 
 HEADER = json.dumps({"format": 1, "session_id": "s1", "project": "", "created_at": 1.0}) + "\n"
@@ -294,5 +298,32 @@ def test_a_bundle_with_a_broken_name_is_refused(tmp_path: Path, name: str) -> No
 
     with pytest.raises(SessionError, match="broken"):
         import_bundle(path, workspace)
+
+    assert left_in(workspace) == []
+
+
+IMPORT_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from taskweaver_ext.session.export import import_bundle
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+os.utime = die  # called once a file is there
+import_bundle.import_bundle(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+
+
+def test_what_a_killed_import_leaves_goes_with_the_next_start(tmp_path: Path) -> None:
+    path = make_bundle(tmp_path / "x.zip", {f"session/{JOURNAL}": HEADER})
+    workspace = tmp_path / "here"
+    program = [sys.executable, "-c", IMPORT_AND_DIE, str(path), str(workspace)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=LIMIT_SECONDS)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert left_in(workspace)
+
+    with TaskWeaverApp(tmp_path, {"workspace.workspace_path": str(workspace)}):
+        pass
 
     assert left_in(workspace) == []
