@@ -121,7 +121,9 @@ def test_what_a_person_types_is_theirs_and_what_code_makes_of_it_is_masked(proje
 
 def test_the_model_is_told_of_files_without_the_secrets_in_their_names(project: Path) -> None:
     make = code(f"open('for-{PLUGIN_KEY}.txt', 'w').close()")
-    model = ScriptedModel([plan("make"), make, answer("made"), plan("look"), code("1"), answer("2")])
+    model = ScriptedModel(
+        [plan("make"), make, answer("made"), plan("look"), code("1"), answer("2")]
+    )
 
     with TaskWeaverApp(project, model=model) as app:
         session = app.get_session()
