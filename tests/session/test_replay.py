@@ -155,14 +155,16 @@ def test_input_is_answered_as_it_was_and_passwords_are_not_known(
     assert known.outcome == "same"
 
 
-def test_input_that_nobody_could_give_is_missing_in_the_same_way(
+def test_code_that_asked_when_nobody_was_there_asks_nobody_again(
     app: TaskWeaverApp, fresh: TaskWeaverApp
 ) -> None:
-    saved = run_session(app, "input('name? ')")
+    saved = run_session(app, "input('name? ')", "print('after')")
 
-    [cell] = replayed(saved, fresh)
+    asked, after = replayed(saved, fresh)
 
-    assert (cell.then, cell.now, cell.outcome) == ("error", "error", "same")
+    assert asked.then == asked.now == "error"
+    assert (asked.outcome, asked.differences) == ("same", ())
+    assert after.outcome == "same"
 
 
 def test_what_was_refused_or_given_is_skipped_and_copied(tmp_path: Path) -> None:

@@ -66,8 +66,10 @@ def import_bundle(
         disown_folder(folder)
     except _BROKEN as error:
         raise SessionError(f"{path} is no bundle, or a broken one: {error}") from error
+    except FileNotFoundError as error:
+        raise SessionError(f"There is no file {path} to import.") from error
     except OSError as error:
-        raise SessionError(f"{path} cannot be imported: {error}") from error
+        raise SessionError(f"{path} cannot be imported: {error.strerror or error}") from error
     finally:
         if staging is not None:
             shutil.rmtree(staging, ignore_errors=True)
