@@ -61,8 +61,9 @@ def export(
     saved = find_session(workspace_of(project), session_id)
     source = ExportSource(session_id=saved.session_id, folder=saved.folder, read=saved.events)
     if output == Path("-"):
+        pieces = text_pieces(source, kind)  # refuses a bundle before anything is opened
         screen = Screen()
-        for piece in text_pieces(source, kind):
+        for piece in pieces:
             if not screen.write("stdout", piece):
                 break
         screen.close()
