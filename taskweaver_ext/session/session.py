@@ -297,7 +297,8 @@ class Session:
         with self._turns.claimed():
             place = Path(path or self.session_dir / VARIABLES_FILE)
             restored = self._executor.restore_variables(place, trust=trust)
-            self._share_about_variables(describe_to_agent(restored))
+            is_continued = VARIABLES_LOST in self.context_blocks
+            self._share_about_variables(describe_to_agent(restored, is_continued=is_continued))
             self._say_notice(describe_restored(restored), "variables_restored")
             return restored
 

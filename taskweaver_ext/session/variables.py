@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
+from taskweaver_ext.text.table import byte_count
 
 _MAX_NAMED = 20
 
 
 def describe_saved(saved: SavedVariables) -> str:
     """Say what was saved, and what was not and why."""
-    size = saved.size_bytes / (1 << 20)
-    text = f"Variables are saved: {len(saved.names)} of them ({size:.1f} MiB) to {saved.path}."
+    size = byte_count(saved.size_bytes)
+    text = f"Variables are saved: {len(saved.names)} of them ({size}) to {saved.path}."
     return text + _listed(" Not saved", saved.left_out)
 
 
@@ -25,9 +26,19 @@ def describe_restored(restored: RestoredVariables) -> str:
     return text + _listed(" Not restored", restored.left_out)
 
 
-def describe_to_agent(restored: RestoredVariables) -> str:
-    """Say to an agent what it can use of earlier code."""
+def describe_to_agent(restored: RestoredVariables, *, is_continued: bool) -> str:
+    """Say to an agent what it can use of earlier code.
+
+    Args:
+        is_continued: Whether the session goes on in a new process, which it does not know yet.
+    """
     missing = ", ".join(list(restored.left_out)[:_MAX_NAMED])
+    if not is_continued:
+        but = f" except {missing}" if missing else ""
+        return (
+            "[Note: the Python variables were set back to what they were when they were saved"
+            f"{but}. The shell and files are as they are.]"
+        )
     lost = f" except {missing}, which are lost" if missing else ""
     return (
         "[Note: this session goes on in a new process. The Python variables of earlier code were"

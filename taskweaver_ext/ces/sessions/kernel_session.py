@@ -353,7 +353,10 @@ class KernelSession:
 
         def restore(_on_answer: object) -> RestoredVariables:
             with self._using_kernel(options.token):
-                return self._variable_transfer(options).restore(self._folder.path / "ces")
+                restored = self._variable_transfer(options).restore(self._folder.path / "ces")
+                if restored.names:
+                    self._supervisor.note_restored()
+                return restored
 
         return wait_for_kernel_to_answer(restore, self._id, options)
 

@@ -17,6 +17,10 @@ from taskweaver_ext.errors import KernelDiedError, TaskWeaverError
 MAX_DEATHS_IN_A_ROW = 3
 
 
+_LOST = "variables of earlier executions are lost"
+_RESTORED = "of earlier variables, those that were restored are there"
+
+
 class KernelSupervisor:
     """Start kernels within the pool, each after the last is gone, until they die too often.
 
@@ -109,10 +113,11 @@ class KernelSupervisor:
         self.start(place.token)
         if not was_there:
             return  # there was nothing to lose
-        self._restarted = (
-            f"{cause}; this ran on a fresh one: variables of earlier executions are lost,"
-            " plugins are loaded again."
-        )
+        self._restarted = f"{cause}; this ran on a fresh one: {_LOST}, plugins are loaded again."
+
+    def note_restored(self) -> None:
+        """Variables were loaded into the kernel: that it is a fresh one has cost only the others."""
+        self._restarted = self._restarted.replace(_LOST, _RESTORED)
 
     def pop_restarted(self) -> str:
         """What the last replacement has cost, once; empty when there was none."""

@@ -103,6 +103,26 @@ def test_variables_functions_and_classes_come_back_as_they_were(
     checked(environment, CHECK)
 
 
+def test_after_a_restore_nothing_is_said_to_be_lost_that_is_there(
+    environment: Environment, path: Path
+) -> None:
+    checked(environment, "x = 5")
+    environment.snapshot("s1", path)
+    run(environment, "import os; os._exit(3)")
+
+    environment.restore("s1", path)
+    restored = run(environment, "x").result
+    run(environment, "import os; os._exit(3)")
+    lost = run(environment, "'x' in globals()").result
+
+    assert (restored.output, lost.output) == ("5", "False")
+    [notice] = restored.notices
+    assert "those that were restored are there" in notice.message
+    assert "are lost" not in notice.message
+    [notice] = lost.notices
+    assert "variables of earlier executions are lost" in notice.message
+
+
 def test_what_cannot_be_saved_is_named_and_costs_only_itself(
     environment: Environment, path: Path
 ) -> None:
