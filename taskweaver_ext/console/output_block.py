@@ -37,6 +37,9 @@ PARTIAL_ROWS = 3
 _LINE_CHARS = 8192
 """Longer lines go to the screen in pieces: they are not to be measured again and again."""
 _MEMORY_BYTES = 1 << 20
+_HEADING_CHARS = 75
+_HEADING_END = "Traceback (most recent call last)"
+_MAX_MISSING = 20
 _ERROR_MARK = "\x01"
 """Before a kept line of standard error; no line contains it, because folders remove it."""
 FRAMES: Mapping[StreamName, str] = {"stdout": OUTPUT, "stderr": ERROR_OUTPUT}
@@ -254,6 +257,19 @@ class OutputBlock:
 
 def _framed(frame: str, stream: StreamName, line: str, width: int, painter: Painter) -> list[str]:
     color = _COLORS[stream]
+    if stream == "stderr":
+        line = _fit_heading(line, width - len(frame))
     return framed(
         line, width, painter, first=frame, rest=frame, first_color=color or DIM, color=color
     )
+
+
+def _fit_heading(line: str, width: int) -> str:
+    """Return the first lines of a traceback, which are made for 75 columns, for a few less."""
+    missing = _HEADING_CHARS - width
+    if len(line) != _HEADING_CHARS or not 0 < missing <= _MAX_MISSING:
+        return line
+    if line == "-" * _HEADING_CHARS:
+        return line[missing:]
+    name, gap, rest = line.partition(" " * (missing + 1))
+    return f"{name} {rest}" if gap and line.endswith(_HEADING_END) else line

@@ -85,6 +85,30 @@ def test_both_streams_keep_their_own_lines() -> None:
     assert rows == [" │ ! oops", " │   one line"]
 
 
+@pytest.mark.parametrize("width", [79, 80, 81])
+def test_the_heading_of_a_traceback_takes_no_row_more_on_80_columns(width: int) -> None:
+    heading = f"{'NameError':<42}Traceback (most recent call last)"
+    block = OutputBlock(width, PLAIN)
+
+    rows = block.feed("stderr", f"{'-' * 75}\n{heading}\n")
+
+    missing = max(0, 80 - width)
+    gap = " " * (33 - missing)
+    assert rows == [
+        f" │ ! {'-' * (75 - missing)}",
+        f" │ ! NameError{gap}Traceback (most recent call last)",
+    ]
+
+
+def test_what_only_looks_like_the_heading_of_a_traceback_is_shown_whole() -> None:
+    block = OutputBlock(79, PLAIN)
+    line = "a" * 20 + " " * 5 + "b" * 50
+
+    rows = [*block.feed("stdout", "-" * 75 + "\n"), *block.feed("stderr", line + "\n")]
+
+    assert [row[5:] for row in rows] == ["-" * 74, "-", line[:74], line[74:]]
+
+
 def test_a_last_line_without_an_end_is_shown() -> None:
     block = OutputBlock(40, PLAIN)
     block.feed("stdout", "no newline")
