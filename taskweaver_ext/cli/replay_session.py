@@ -167,6 +167,7 @@ class _JsonReport(_Report):
 
     def end(self, outcomes: Counter[str], put_aside: Counter[str], *, is_stopped: bool) -> None:
         summary = {name.replace(" ", "_"): outcomes[name] for name in _OUTCOMES}
+        summary["not_reached"] = self.count - outcomes.total()
         click.echo(
             json.dumps({"summary": summary, "put_aside": put_aside, "is_stopped": is_stopped})
         )

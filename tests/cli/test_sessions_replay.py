@@ -64,6 +64,7 @@ def test_differences_are_exit_code_1_and_can_stop_it(project: Path) -> None:
     assert first["outcome"] == "different"
     assert [line[:4] for line in first["differences"][0]["diff"]] == ["- b'", "+ b'"]
     assert summary["summary"]["different"] == 1
+    assert summary["summary"]["not_reached"] == 1
 
 
 def test_without_a_terminal_a_person_must_have_agreed(project: Path) -> None:
