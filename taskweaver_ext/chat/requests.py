@@ -22,7 +22,7 @@ COMMANDS = {
     "resume": "[ID]  continue another session in place of this one",
     "load": "FILE  give files to the session",
     "save": "[FILE]  save the transcript of the session",
-    "export": "[--force] FILE  write the session to FILE.ipynb, .md, .html or .zip (a bundle)",
+    "export": "[--force] FILE  write the session as .ipynb, .md, .html or .zip",
     "snapshot": "[FILE]  save the Python variables",
     "restore": "[--trust] [FILE]  bring back the variables that /snapshot saved",
     "info": "show session, model, folders and what was used",

@@ -12,24 +12,34 @@ from taskweaver_ext.text.terminal import strip_terminal
 _HEADINGS = ("ID", "LAST USE", "ROUNDS", "SIZE", "ABOUT")
 
 
-def session_table(sessions: Sequence[SessionSummary], *, is_numbered: bool = False) -> list[str]:
-    """Return lines with the sessions, for a person to choose from if they are numbered."""
+def session_table(
+    sessions: Sequence[SessionSummary], *, is_numbered: bool = False, current: str = ""
+) -> list[str]:
+    """Return lines with the sessions, for a person to choose from if they are numbered.
+
+    Args:
+        current: The id of the session in which the person asks.
+    """
     now = time.time()
-    rows = [_HEADINGS, *(_row(one, now) for one in sessions)]
+    rows = [_HEADINGS, *(_row(one, now, current) for one in sessions)]
     if is_numbered:
         rows = [(str(number or ""), *row) for number, row in enumerate(rows)]
     return aligned(rows)
 
 
-def _row(session: SessionSummary, now: float) -> tuple[str, ...]:
+def _row(session: SessionSummary, now: float, current: str) -> tuple[str, ...]:
     about = session.title or "(nothing was asked)"
     if session.problem:
         about = f"(cannot be read: {session.problem})"
     is_open = bool(session.opened_by)
+    if session.session_id == current:
+        about += " [this session]"
+    elif is_open:
+        about += f" [open in {session.opened_by}]"
     return (
         strip_terminal(session.session_id),
         "open now" if is_open else f"{duration(now - session.last_used_at)} ago",
         str(session.round_count),
         byte_count(session.size_bytes),
-        strip_terminal(f"{about} [open in {session.opened_by}]" if is_open else about),
+        strip_terminal(about),
     )

@@ -32,6 +32,7 @@ def choose_session(workspace: Path) -> str:
         )
     for line in session_table(sessions, is_numbered=True):
         click.echo(line, err=True)
-    numbers = click.IntRange(1, len(sessions))
-    chosen: int = click.prompt("Which one?", type=numbers, default=1, err=True)
-    return sessions[chosen - 1].session_id
+    numbers = [str(number) for number in range(1, len(sessions) + 1)]
+    while (chosen := click.prompt("Which one?", default="1", err=True).strip()) not in numbers:
+        click.echo(f"Type a number from 1 to {len(sessions)}; Ctrl-C leaves.", err=True)
+    return sessions[int(chosen) - 1].session_id

@@ -28,9 +28,9 @@ def _read_age(_ctx: click.Context, _parameter: click.Parameter, text: str | None
     return float(match[1]) * _SECONDS[match[2]]
 
 
-@click.group(short_help="List, show, export, import and delete the sessions of a project.")
+@click.group(short_help="List, show, export, import, replay and delete the sessions of a project.")
 def command() -> None:
-    """List, show, export, import and delete the sessions of a project.
+    """List, show, export, import, replay and delete the sessions of a project.
 
     `chat --resume` and `ask --resume` continue one. ID may be the beginning of an id.
     """
@@ -77,7 +77,7 @@ def show(session_id: str, project: Path | None, as_json: bool, last: int | None)
 
 
 @command.command()
-@click.argument("session_ids", metavar="ID...", nargs=-1)
+@click.argument("session_ids", metavar="[ID]...", nargs=-1)
 @project_option
 @click.option(
     "--older-than", callback=_read_age, metavar="AGE", help="All not used for 12h, 30d, 8w."

@@ -28,6 +28,8 @@ def print_session(saved: SavedSession, last_rounds: int) -> None:
     past = PastConversation(transcript)
     starts = saved.round_starts()
     skipped = max(0, len(starts) - last_rounds)
+    if not starts:
+        click.echo(f"nothing was asked in {saved.session_id}", err=True)
     if skipped:
         transcript.say(f"({skipped} earlier requests; --last {len(starts)} shows all)")
     for event in saved.events(after=starts[skipped] - 1 if skipped else 0):

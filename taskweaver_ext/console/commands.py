@@ -124,7 +124,8 @@ class Commands:
 
     def _sessions(self, _arguments: str) -> None:
         sessions = list_sessions(self._runner.source.workspace)
-        self._say("\n".join(session_table(sessions)))
+        current = self._runner.session.session_id
+        self._say("\n".join(session_table(sessions, current=current)))
 
     def _resume(self, arguments: str) -> None:
         current = self._runner.session.session_id

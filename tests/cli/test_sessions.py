@@ -230,11 +230,13 @@ def test_another_session_is_chosen_in_the_chat_and_before_it(project: Path) -> N
     second, first = ids(project)
 
     with ChatTerminal(project, "--resume", columns=120, rows=40, first_sight="Which one?") as chat:
+        chat.press("two\r")
+        chat.wait_for("Type a number from 1 to 2")
         chat.press("2\r")
         chat.wait_for(PROMPT)
         chat.wait_for(" │   one first")
         chat.press("/sessions\r")
-        chat.wait_for("open now")
+        chat.wait_for("[this session]")
         chat.press(f"/resume {second}\r")
         chat.wait_for(" │   two second")
         chat.press("/info\r")
@@ -243,3 +245,13 @@ def test_another_session_is_chosen_in_the_chat_and_before_it(project: Path) -> N
         chat.wait_until(lambda: chat.count(" │   one first") == 2, "the first one again")
         chat.leave()
         chat.wait_for(f"--resume {first}")
+
+
+def test_a_session_in_which_nothing_was_asked_says_so(project: Path) -> None:
+    run_piped(project, "/info\n")
+    [session_id] = ids(project)
+
+    shown = sessions(project, "show", session_id)
+
+    assert (shown.returncode, shown.stdout) == (0, "")
+    assert shown.stderr == f"nothing was asked in {session_id}\n"

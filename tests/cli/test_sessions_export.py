@@ -162,4 +162,5 @@ def test_what_is_no_bundle_is_refused(
     assert codes == [1, 1]
     said = capsys.readouterr().err
     assert "is no bundle, or a broken one" in said
-    assert "missing.zip cannot be imported" in said
+    assert "There is no file missing.zip to import." in said
+    assert "Errno" not in said

@@ -62,8 +62,10 @@ def import_bundle(
         session_id, folder = _moved(staging, workspace / "sessions", original_id)
     except _BROKEN as error:
         raise SessionError(f"{path} is no bundle, or a broken one: {error}") from error
+    except FileNotFoundError as error:
+        raise SessionError(f"There is no file {path} to import.") from error
     except OSError as error:
-        raise SessionError(f"{path} cannot be imported: {error}") from error
+        raise SessionError(f"{path} cannot be imported: {error.strerror or error}") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return ImportedSession(session_id=session_id, folder=folder, original_id=original_id)
