@@ -116,7 +116,7 @@ class KernelSupervisor:
         self._restarted = f"{cause}; this ran on a fresh one: {_LOST}, plugins are loaded again."
 
     def note_restored(self) -> None:
-        """Variables were loaded into the kernel: that it is a fresh one has cost only the others."""
+        """Hear that variables were loaded into the kernel: only others were lost with the last."""
         self._restarted = self._restarted.replace(_LOST, _RESTORED)
 
     def pop_restarted(self) -> str:
