@@ -401,7 +401,7 @@ def _llm(reader: SettingsReader) -> LlmConfig:
 
 def _section_classes() -> dict[str, type[Any]]:
     hints = get_type_hints(Config)
-    kinds = {entry.name: hints[entry.name] for entry in fields(Config)}
+    kinds: dict[str, type[Any]] = {entry.name: hints[entry.name] for entry in fields(Config)}
     return {
         name: kind for name, kind in kinds.items() if is_dataclass(kind) and kind is not LlmConfig
     }

@@ -93,7 +93,7 @@ def test_the_images_of_a_display_become_files(store: ArtifactStore) -> None:
         "text/plain": "<Figure>",
     }
 
-    saved = store.save_images(ExecutionId("e1"), 2, bundle)
+    saved = store.save_images(ExecutionId("e1"), 2, bundle, {})
 
     assert [(a.name, a.type, a.preview) for a in saved] == [
         ("e1-2.png", "image", "<Figure>"),
