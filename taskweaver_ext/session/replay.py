@@ -224,7 +224,7 @@ class Replay:
         after = session.emitter.last_seq
         answers = _Answers(cell, self._ask_password)
         try:
-            self._run(session, cell, answers.answer)
+            self._run(session, cell, answers.answer if answers.was_asked else None)
         except KernelError:
             raise
         except TaskWeaverError as error:
@@ -277,7 +277,7 @@ class Replay:
             notes=(*before, *(notes or ())),
         )
 
-    def _run(self, session: Session, cell: Cell, on_input: OnInput) -> None:
+    def _run(self, session: Session, cell: Cell, on_input: OnInput | None) -> None:
         """Run a cell to its end; one that was stopped then is stopped after as long as then."""
         code = _CodeBegins()
         emitter = session.emitter
@@ -323,6 +323,8 @@ class _Answers:
             for output in cell.outputs
             if isinstance(output, QuestionOutput) and output.kind != "approval"
         ]
+        self.was_asked = bool(self._questions)
+        """Whether the cell asked then; perhaps nobody was there, and code was told so."""
         self._ask_password = ask_password
         self.notes: list[str] = []
 

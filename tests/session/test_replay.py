@@ -155,6 +155,18 @@ def test_input_is_answered_as_it_was_and_passwords_are_not_known(
     assert known.outcome == "same"
 
 
+def test_code_that_asked_when_nobody_was_there_asks_nobody_again(
+    app: TaskWeaverApp, fresh: TaskWeaverApp
+) -> None:
+    saved = run_session(app, "input('name? ')", "print('after')")
+
+    asked, after = replayed(saved, fresh)
+
+    assert asked.then == asked.now == "error"
+    assert (asked.outcome, asked.differences) == ("same", ())
+    assert after.outcome == "same"
+
+
 def test_what_was_refused_or_given_is_skipped_and_copied(tmp_path: Path) -> None:
     model = ScriptedModel(
         [
