@@ -34,6 +34,7 @@ from taskweaver_ext.machine.private_files import open_private, open_to_read
 
 RETRY_SECONDS = 1.0
 """How long after a failure the next event is tried to be written."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _logger = logging.getLogger(__name__)
 
@@ -168,7 +169,7 @@ class Journal:
             f"The session's journal {self._path} cannot be written ({error.strerror or error})."
             " The session goes on, but what happens now is lost when its process ends."
         )
-        if error.errno != errno.ENOENT:
+        if error.errno in _FULL:
             message += " Free space on that disk: the journal then goes on by itself."
         _logger.warning("%s", message)
         self._untold = message
