@@ -16,6 +16,7 @@ from taskweaver_ext.config.settings import ApprovalMode
 from taskweaver_ext.console.request_runner import RequestRunner
 from taskweaver_ext.console.rows import RED, YELLOW
 from taskweaver_ext.errors import TaskWeaverError
+from taskweaver_ext.machine.private_files import write_private
 from taskweaver_ext.session.saved import list_sessions
 
 _MAX_HISTORY_LINES = 50
@@ -165,7 +166,7 @@ class Commands:
         rounds = [one.to_dict() for one in self._runner.session.rounds]
         transcript = {"session_id": self._runner.session.session_id, "rounds": rounds}
         text = json.dumps(transcript, ensure_ascii=False, indent=2, default=str)
-        path.write_text(text, encoding="utf-8", errors="replace")
+        write_private(path, text)
         self._say(f"Saved {len(rounds)} round(s) to {path.absolute()}")
 
     def _export(self, arguments: str) -> None:

@@ -57,7 +57,7 @@ def open_private(path: Path, flags: int) -> int:
     """
     flags |= os.O_CREAT
     if sys.platform == "win32":
-        return os.open(path, flags, _FILE_MODE)
+        return os.open(path, flags | os.O_BINARY, _FILE_MODE)
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE)
     _close_to_others(descriptor, _FILE_MODE)
     return descriptor

@@ -27,11 +27,9 @@ MAY_MAKE = {
     "llm/fetch.py": "models are no secrets, and its folder is private",
     "cli/init.py": "plugins and examples of a project; its settings are private",
     "cli/doctor.py": "inside a temporary folder that is private",
-    "console/commands.py": "a transcript, in a file that a person names",
     "ces/sandbox/control_groups.py": "the system's own folders",
     "ces/kernels/sandbox/program_site.py": "inside a temporary folder that is private",
     "ces/kernels/sandbox/running_sandbox.py": "inside a temporary folder that is private",
-    "ces/programs/local_site.py": "inside a temporary folder that is private",
     "ces/kernels/gateway/shared_gateway.py": "closes its folder to others itself",
     "ces/kernels/container/program_site.py": "inside a temporary folder that is private",
 }

@@ -54,6 +54,25 @@ def test_all_that_a_session_keeps_is_its_owners(tmp_path: Path) -> None:
     assert open_to_others(workspace) == []
 
 
+SHOW_A_PICTURE = """
+from IPython.display import display
+display({'image/png': 'iVBORw0KGgo' + 'A' * 100_000 + '='}, raw=True)
+"""
+
+
+def test_exports_are_their_owners_until_they_are_opened_to_others(tmp_path: Path) -> None:
+    exports = tmp_path / "exports"
+    exports.mkdir(mode=0o700)
+    with TaskWeaverApp(tmp_path, model=ScriptedModel([])) as app:
+        session = app.get_session("s1")
+        session.run_code("python", SHOW_A_PICTURE)
+        for name in ("s1.md", "s1.ipynb", "s1.zip"):
+            session.export(exports / name)
+
+    assert len(list(exports.rglob("*.png"))) == 1
+    assert open_to_others(exports) == []
+
+
 def test_a_folder_of_earlier_times_is_closed_to_others_when_it_is_used(tmp_path: Path) -> None:
     folder = tmp_path / "workspace" / "sessions" / "s1"
     (folder / "cwd").mkdir(parents=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Literal, TypeAlias, get_args
 
 from taskweaver_ext.errors import ConfigError, SessionError
+from taskweaver_ext.machine.private_files import make_private_folder, open_private
 from taskweaver_ext.session.export.bundle import write_bundle
 from taskweaver_ext.session.export.markdown import AddPicture, data_address, markdown_pieces
 from taskweaver_ext.session.export.notebook import notebook_pieces
@@ -82,7 +83,7 @@ def export_session(
     with_files: bool = False,
     with_variables: bool = False,
 ) -> Exported:
-    """Write a session to a file; until it is whole, nothing is there.
+    """Write a session to a file, for its owner alone; until it is whole, nothing is there.
 
     Args:
         replaces: Whether a file that is there may be replaced.
@@ -136,9 +137,10 @@ class _PicturesBeside:
 
     def add(self, name: str, content: bytes) -> str:
         """Write a picture, and return its address from the text."""
-        self._folder.mkdir(exist_ok=True)
+        make_private_folder(self._folder)
         self.written.append(self._folder / name)
-        self.written[-1].write_bytes(content)
+        with open(open_private(self.written[-1], os.O_WRONLY | os.O_TRUNC), "wb") as file:
+            file.write(content)
         return f"<{self._folder.name}/{name}>"
 
     def discard(self) -> None:
@@ -155,7 +157,7 @@ def _appearing(path: Path) -> Iterator[IO[bytes]]:
     """A file that is at `path` once the block has ended well, and nowhere if it has not."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with temporary.open("xb") as file:
+        with open(open_private(temporary, os.O_WRONLY | os.O_EXCL), "wb") as file:
             yield file
         os.replace(temporary, path)
     except BaseException:

@@ -67,6 +67,7 @@ class KernelReader:
         `submit`, `answer`, `stop` and a cancelled token are safe from any
         thread: they only queue a step and wake the reader. `_lock` guards
         `_has_ended`, so that no step is queued for a reader that is gone.
+        `answers` reads `_is_gone`, which only the reader sets, once.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class KernelReader:
         self._stop_at = NEVER
         self._liveness = Liveness(unresponsive_seconds)
         self._is_broken = False
+        self._is_gone = False
         self.death: KernelDeath | None = None
         """How the kernel died; set before the running execution ends."""
         self._thread = threading.Thread(
@@ -122,8 +124,10 @@ class KernelReader:
     def answers(self, token: CancellationToken) -> bool:
         """Whether the kernel still answers; one that does not is killed, and the reader ends."""
         if self._liveness.wait_for_answer(token) or not self._connection.is_reachable:
-            return True
-        self._post(self._give_up)
+            if not self._is_gone:
+                return True
+        else:
+            self._post(self._give_up)
         self._thread.join()
         return False
 
@@ -354,6 +358,7 @@ class KernelReader:
             self._host.kill()
 
     def _kernel_is_gone(self, reason: str = "", cause: Cause | None = None) -> None:
+        self._is_gone = True  # how it died is known a moment later
         death = self._host.death() or KernelDeath(
             cause="unknown", detail="the connection to the kernel broke"
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +12,15 @@ import psutil
 import pytest
 
 from taskweaver_ext.ces.execution.artifacts import ArtifactStore
+from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.ces.execution.executor import RunOptions
 from taskweaver_ext.ces.execution.output_sink import OutputSink
-from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionStatus
+from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionStatus, KernelDeath
 from taskweaver_ext.ces.kernels.client.execution import Execution
 from taskweaver_ext.ces.kernels.client.host import ExecutionEnded, Received
 from taskweaver_ext.ces.kernels.client.reader import KernelReader
 from taskweaver_ext.ces.kernels.modes import KernelSource, KernelSourceSettings, LocalKernels
-from tests.support.executions import wait_until
+from tests.support.executions import LIMIT_SECONDS, wait_until
 
 
 def an_execution(folder: Path, code: str) -> Execution:
@@ -54,6 +57,33 @@ def test_code_given_to_a_kernel_that_has_just_died_was_not_interrupted(
 
     assert result.status is ExecutionStatus.DIED
     assert result.error == "The kernel was gone before the code could run: killed by SIGKILL."
+
+
+def test_a_kernel_whose_death_is_still_looked_into_answers_no_more(
+    source: KernelSource, tmp_path: Path
+) -> None:
+    kernel = source.start("s1", tmp_path)
+    host: Any = kernel.host
+    reader = KernelReader(host, kernel.connection, lambda *_: None, "s1")
+    find_death, is_asked, may_tell = host.death, threading.Event(), threading.Event()
+
+    def find_death_slowly() -> KernelDeath | None:
+        is_asked.set()
+        may_tell.wait(LIMIT_SECONDS)
+        return find_death()  # type: ignore[no-any-return]
+
+    host.death = find_death_slowly
+    reader.start()
+    psutil.Process(host.pid).kill()
+    assert is_asked.wait(LIMIT_SECONDS)
+    with ThreadPoolExecutor(1) as pool:
+        answers = pool.submit(reader.answers, CancellationToken())
+        may_tell.set()
+        is_answering = answers.result(LIMIT_SECONDS)
+    host.stop()
+
+    assert not is_answering
+    assert reader.death is not None
 
 
 def test_code_whose_kernel_is_killed_just_as_it_ends_has_lost_its_variables(
