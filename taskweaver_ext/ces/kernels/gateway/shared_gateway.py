@@ -49,8 +49,8 @@ _METADATA_FILE = "gateway.json"
 _LOG_FILE = "gateway.log"
 _LOCK_FILE = "lock"
 _LAST_WORDS_CHARACTERS = 1000
-_NEEDED_DESCRIPTORS = 32
-"""A kernel takes 17 of the gateway's while it starts, and those who ask for it take some."""
+_NEEDED_DESCRIPTORS = 64
+"""A kernel takes 22 of the gateway's while it starts; with 36 left there was no websocket to it."""
 
 _log = logging.getLogger(__name__)
 

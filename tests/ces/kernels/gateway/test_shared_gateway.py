@@ -185,7 +185,7 @@ def test_one_that_hangs_is_replaced(folder: Path) -> None:
     wait_until(lambda: not Path(f"/proc/{hanging.pid}").exists())
 
 
-@pytest.mark.parametrize("left", [0, 3, 20, 30])
+@pytest.mark.parametrize("left", [0, 3, 20, 40])
 def test_one_that_has_run_out_of_descriptors_is_named_and_replaced(
     left: int, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -205,23 +205,6 @@ def test_one_that_has_run_out_of_descriptors_is_named_and_replaced(
     assert result.output == "42"
     assert f"files and sockets open and may have {limit:,}" in caplog.text
     wait_until(lambda: not Path(f"/proc/{exhausted.pid}").exists())
-
-
-def test_one_that_has_descriptors_for_one_more_kernel_is_used(folder: Path, tmp_path: Path) -> None:
-    gateway = SharedGateway(folder)
-    gateway.connect()
-    running = gateway.status()
-    assert running is not None
-    limit = len(os.listdir(f"/proc/{running.pid}/fd")) + 36
-    resource.prlimit(running.pid, resource.RLIMIT_NOFILE, (limit, limit))
-
-    settings = gateway.connect()
-    with Environment(tmp_path, EnvMode.Gateway, gateway=settings) as environment:
-        environment.start_session("s1")
-        result = environment.execute_code("s1", "6 * 7", timeout=LIMIT_SECONDS)
-
-    assert settings.url == running.url
-    assert result.output == "42"
 
 
 def test_it_may_open_as_many_files_as_the_system_lets_it(folder: Path) -> None:
