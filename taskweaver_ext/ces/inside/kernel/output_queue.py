@@ -120,6 +120,8 @@ class OutputQueue:
         """
         frame = b"".join(_frame(kind, self.latest.ordinal, text))
         self._wire.send_all(lambda: frame)
+        # Rung before code runs: a first line must not be cut by the thread that this wakes.
+        self._set_alarm(_monotonic() + PARTIAL_LINE_SECONDS)
 
     def end(self, text: str) -> None:
         """Append the end of the running execution and send it, after all that came before."""
