@@ -36,10 +36,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExecutorRegistry]:
-    folder: Path = tmp_path_factory.mktemp("forged")
-    with container_environment(folder) as environment:
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[ExecutorRegistry]:
+    with container_environment(tmp_path) as environment:
         environment.start_session("s1")
         with ExecutorRegistry(environment, "s1") as registry:
             yield registry
