@@ -12,6 +12,8 @@ Protection: TypeAlias = Literal["files", "network", "processes", "process_count"
 its own, and that there is a limit to how many processes it starts."""
 PROTECTIONS: tuple[Protection, ...] = get_args(Protection)
 
+_LIMITS = ("memory_bytes", "process_count", "cpu_seconds", "file_bytes", "disk_bytes", "disk_files")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSettings:
@@ -32,6 +34,8 @@ class SandboxSettings:
     """For each file."""
     disk_bytes: int | None = 16 << 30
     """What may be added to the working folder and to temporary files."""
+    disk_files: int | None = 500_000
+    """How many files and folders may be added to each of the two."""
 
     def __post_init__(self) -> None:
         """Refuse names of protections that do not exist, and limits below 0.
@@ -43,7 +47,7 @@ class SandboxSettings:
             raise ConfigError(
                 f"sandbox.require names {', '.join(unknown)}; there is: {', '.join(PROTECTIONS)}."
             )
-        for name in ("memory_bytes", "process_count", "cpu_seconds", "file_bytes", "disk_bytes"):
+        for name in _LIMITS:
             if (getattr(self, name) or 0) < 0:
                 raise ConfigError(f"sandbox.{name} is {getattr(self, name)}; it must be above 0.")
             if getattr(self, name) == 0:  # as a settings file says "no limit"

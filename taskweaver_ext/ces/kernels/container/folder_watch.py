@@ -58,6 +58,9 @@ class FolderLimit(NamedTuple):
         return moment.share(size) > 1
 
 
+NO_LIMIT = FolderLimit(None, None)
+
+
 class FolderWatch:
     """Watch how much is added to a folder, and call back when that is too much.
 

@@ -80,13 +80,19 @@ def size_text(size: int) -> str:
     return f"{size} bytes"
 
 
-def growth_message(limit: FolderLimit, added: FolderSize) -> str:
-    """Which limit of the working directory was passed, and by what; the middle of a sentence."""
+def growth_message(
+    limit: FolderLimit,
+    added: FolderSize,
+    *,
+    folder: str = "the working directory",
+    place: str = "container",
+) -> str:
+    """Which limit of a folder was passed, and by what; the middle of a sentence."""
     if limit.bytes is not None and added.bytes > limit.bytes:
         allowed, grown = size_text(limit.bytes), size_text(added.bytes)
     else:
         allowed, grown = f"{limit.files:,} files and folders", f"{added.files:,}"
-    return f"the working directory may grow by {allowed} in this container and has grown by {grown}"
+    return f"{folder} may grow by {allowed} in this {place} and has grown by {grown}"
 
 
 class ContainerProcess:

@@ -18,6 +18,7 @@ from taskweaver_ext.ces.kernels.container.engine import Engine, EngineError, Not
 from taskweaver_ext.ces.kernels.container.engine_events import ContainerChange
 from taskweaver_ext.ces.kernels.container.failures import death_of_container
 from taskweaver_ext.ces.kernels.container.folder_watch import (
+    NO_LIMIT,
     FolderLimit,
     FolderSize,
     FolderWatch,
@@ -88,7 +89,7 @@ class ContainerMonitor:
         """Its first process, where this machine can see it."""
         self._folder_watch: FolderWatch | None = None
         self._folder_limit = FolderLimit(limits.folder_bytes, limits.folder_files)
-        if self._folder_limit != FolderLimit(None, None):
+        if self._folder_limit != NO_LIMIT:
             self._folder_watch = FolderWatch(
                 request.cwd,
                 self._folder_limit,

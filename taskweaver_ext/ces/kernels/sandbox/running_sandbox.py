@@ -12,8 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from taskweaver_ext.ces.inside.sandbox.rules import Rules
-from taskweaver_ext.ces.kernels.container.folder_watch import FolderLimit, FolderSize, FolderWatch
-from taskweaver_ext.ces.kernels.container.limits import size_text
+from taskweaver_ext.ces.kernels.container.folder_watch import (
+    NO_LIMIT,
+    FolderLimit,
+    FolderSize,
+    FolderWatch,
+)
+from taskweaver_ext.ces.kernels.container.limits import growth_message, size_text
 from taskweaver_ext.ces.sandbox import sandbox
 from taskweaver_ext.ces.sandbox.control_groups import ControlGroup
 from taskweaver_ext.config.sandbox import SandboxSettings
@@ -161,14 +166,15 @@ class RunningSandbox:
 
     def _make_watches(self) -> Iterator[FolderWatch | _ProcessorWatch]:
         """They begin with the first listener: until then no code runs."""
-        disk_bytes, cpu_seconds = self._settings.disk_bytes, self._settings.cpu_seconds
-        if disk_bytes is not None:
+        limit = FolderLimit(self._settings.disk_bytes, self._settings.disk_files)
+        cpu_seconds = self._settings.cpu_seconds
+        if limit != NO_LIMIT:
             for folder, what in (
                 (Path(self.rules.working_folder), "the working folder"),
                 (self.temporary_folder, "the folder for temporary files"),
             ):
-                tell = _growth_teller(self._tell, what, disk_bytes)
-                yield FolderWatch(folder, FolderLimit(disk_bytes, files=None), tell, "sandbox")
+                tell = _growth_teller(self._tell, what, limit)
+                yield FolderWatch(folder, limit, tell, "sandbox")
         if cpu_seconds is not None and self._group.cpu_seconds is not None:
             yield _ProcessorWatch(self._group, cpu_seconds, self._tell)
 
@@ -189,12 +195,11 @@ def open_sandbox(
         raise KernelStartError(str(error)) from error
 
 
-def _growth_teller(tell: OnTooMuch, what: str, limit_bytes: int) -> Callable[[FolderSize], None]:
+def _growth_teller(
+    tell: OnTooMuch, folder: str, limit: FolderLimit
+) -> Callable[[FolderSize], None]:
     def tell_of_growth(added: FolderSize) -> None:
-        tell(
-            f"{what} may grow by {size_text(limit_bytes)} in this sandbox and has grown by"
-            f" {size_text(added.bytes)}"
-        )
+        tell(growth_message(limit, added, folder=folder, place="sandbox"))
 
     return tell_of_growth
 
