@@ -87,11 +87,11 @@ class Request:
 
 
 def _read_request(connection: socket.socket) -> Request:
-    request = connection.makefile("rb")
-    first = request.readline().decode()
     headers: dict[str, str] = {}
-    while (line := request.readline()).strip():
-        name, _, value = line.decode().partition(":")
-        headers[name.lower()] = value.strip()
-    request.read(int(headers.get("content-length", 0)))
+    with connection.makefile("rb") as request:  # it keeps the connection open until it is closed
+        first = request.readline().decode()
+        while (line := request.readline()).strip():
+            name, _, value = line.decode().partition(":")
+            headers[name.lower()] = value.strip()
+        request.read(int(headers.get("content-length", 0)))
     return Request(first, headers)

@@ -165,7 +165,7 @@ def test_a_kernel_id_that_is_none_goes_into_no_address(kernel_id: object, tmp_pa
 HANDSHAKE_ATTACKS: list[tuple[str, Attack, str]] = [
     ("head by the byte", dripping(b"HTTP/1.1 101 Yes\r\nx: "), "no line to it"),
     ("1 GB of headers", endlessly(b"HTTP/1.1 101 Yes\r\nx: ", b"x" * MB), "of headers"),
-    ("no end of headers", endlessly(b"HTTP/1.1 101 Yes\r\n", b"x: x\r\n" * 9999), "of headers"),
+    ("no end of headers", endlessly(b"HTTP/1.1 101 Yes\r\n", b"x: x\r\n" * 9999), "no line to it"),
     ("a redirect", saying(b"HTTP/1.1 302 On\r\nLocation: ws://127.0.0.1:9/\r\n\r\n"), "Redirect"),
     (
         "a body of 1 GB",
