@@ -68,7 +68,10 @@ class HostileServer:
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
             connection.settimeout(ATTACK_SECONDS)
-            request = _read_request(connection)
+            try:
+                request = _read_request(connection)
+            except ValueError:
+                return  # no client: a ZeroMQ socket that had this port for another's
             try:
                 self.answer(request, connection.sendall)
             except OSError:
