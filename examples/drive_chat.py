@@ -1,7 +1,7 @@
 """Drive a chat from any language: start a program, write commands, read events, all lines of JSON.
 
 Nothing of the package is imported here: `taskweaver-ext chat --json` speaks a small protocol on its
-standard streams, which the docstring of `taskweaver_ext/stdio/protocol.py` tells on one page. The
+standard streams, which the docstring of `taskweaver_ext/chat/protocol.py` tells on one page. The
 chat below runs code; with a model set up, `send_message` asks the agent in the same way.
 
 Prints:

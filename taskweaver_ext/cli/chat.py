@@ -41,7 +41,7 @@ def command(
     /help in the chat shows what it can do. Without a terminal, each line of
     standard input is a request. With --json, each line is a command, and each
     line of standard output an event or a reply, in JSON; the docstring of
-    taskweaver_ext/stdio/protocol.py has all of it on one page.
+    taskweaver_ext/chat/protocol.py has all of it on one page.
 
     Exit codes: 0 done, 1 a request failed, 2 misused, 130 interrupted.
     """

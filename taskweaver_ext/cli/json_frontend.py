@@ -12,6 +12,7 @@ from pathlib import Path
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from taskweaver_ext.chat.project_sessions import ProjectSessions
+from taskweaver_ext.chat.protocol import MAX_LINE_BYTES
 from taskweaver_ext.cli.init import find_template
 from taskweaver_ext.cli.kernel_place import UNWATCHED, say_where_code_runs
 from taskweaver_ext.cli.project_log import logging_to_project
@@ -22,7 +23,6 @@ from taskweaver_ext.session.session import Session
 from taskweaver_ext.stdio.json_chat import LAST_WORDS_SECONDS, JsonChat
 from taskweaver_ext.stdio.line_reader import LineReader
 from taskweaver_ext.stdio.line_writer import LineWriter
-from taskweaver_ext.stdio.protocol import MAX_LINE_BYTES
 
 _STUCK_SECONDS = 30.0
 """How long the end may take after a signal, before it is made without a word."""

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, TypeAlias, assert_never
 
-from taskweaver_ext.ces.execution.results import ExecutionResult
+from taskweaver_ext.chat import protocol
 from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
-from taskweaver_ext.conversation import Round
-from taskweaver_ext.errors import RoundCancelledError, TaskWeaverError
-from taskweaver_ext.roles.base.role import USER
-from taskweaver_ext.session.rounds import state_after
+from taskweaver_ext.chat.protocol import Caller, Command, ReplyKind
+from taskweaver_ext.chat.session_commands import Begun, Outcome, begin, has_failed
+from taskweaver_ext.errors import TaskWeaverError
 from taskweaver_ext.session.session import Session
-from taskweaver_ext.session.submitted import Submitted
-from taskweaver_ext.stdio import protocol
 from taskweaver_ext.stdio.line_reader import LineReader
 from taskweaver_ext.stdio.line_writer import LineWriter
-from taskweaver_ext.stdio.protocol import Caller, Command, ReplyKind
-
-Outcome: TypeAlias = dict[str, Any]
 
 LAST_WORDS_SECONDS = 5.0
 """How long the reader of our output may take when a signal has asked us to end."""
@@ -111,40 +104,17 @@ class JsonChat:
             self._reply("refused", caller, reason=str(error))
 
     def _do(self, caller: Caller, command: Command) -> None:
-        session = self._session
-        outcome: Outcome = {}
-        match command:
-            case protocol.SendMessage():
-                answered = session.submit(command.message, files=command.files)
-                self._reply("accepted", caller, round_id=answered.id)
-                self._begin(caller, lambda: self._outcome_of_message(answered))
-                return
-            case protocol.RunCode():
-                run = session.submit_code(command.language, command.code)
-                self._reply("accepted", caller, round_id=run.id)
-                self._begin(caller, lambda: self._outcome_of_run(run))
-                return
-            case protocol.UpdateSessionVar():
-                self._reply("accepted", caller)
-                self._begin(caller, lambda: self._set_variables(command.variables))
-                return
-            case protocol.Stop():
-                self._reply("accepted", caller)
-                self._stop = caller
-                return
-            case protocol.Interrupt():
-                outcome = {"was_running": session.interrupt(kill=command.kill)}
-            case protocol.Answer():
-                session.answer(command.question_id, command.outcome, command.text)
-            case protocol.Share():
-                session.share(command.blocks)
-            case protocol.ShareRuns():
-                session.shares_runs = command.enabled
-            case protocol.SetApproval():
-                session.approval.mode, session.approval.scope = command.mode, command.scope
-            case _:
-                assert_never(command)
-        self._reply("done", caller, outcome=outcome)
+        if isinstance(command, protocol.Stop):  # after which this frontend ends, too
+            self._reply("accepted", caller)
+            self._stop = caller
+            return
+        begun = begin(self._session, command)
+        if not isinstance(begun, Begun):
+            self._reply("done", caller, outcome=begun)
+            return
+        details = {} if begun.round_id is None else {"round_id": begun.round_id}
+        self._reply("accepted", caller, **details)
+        self._begin(caller, begun.finish)
 
     def _begin(self, caller: Caller, do: Callable[[], Outcome]) -> None:
         """Do something on a thread of its own, and reply what came of it."""
@@ -152,7 +122,9 @@ class JsonChat:
 
         def work() -> None:
             try:
-                self._reply("done", caller, outcome=do())
+                outcome = do()
+                self._has_failed = self._has_failed or has_failed(outcome)
+                self._reply("done", caller, outcome=outcome)
             except Exception as error:  # noqa: BLE001 - the sender is to hear of it
                 self._reply("refused", caller, reason=str(error) or type(error).__name__)
             finally:
@@ -166,45 +138,6 @@ class JsonChat:
             self._at_work += change
             self._changed.notify_all()
             return self._at_work
-
-    def _set_variables(self, variables: dict[str, str]) -> Outcome:
-        self._session.update_session_var(variables)
-        return {}
-
-    def _outcome_of_message(self, submitted: Submitted[Round]) -> Outcome:
-        chat_round = submitted.wait()
-        is_cancelled = chat_round.state == "cancelled"
-        self._has_failed = self._has_failed or not (chat_round.is_done or is_cancelled)
-        used = self._session.usage.round
-        last = chat_round.post_list[-1] if chat_round.post_list else None
-        return {
-            "round_id": submitted.id,
-            "state": chat_round.state,
-            "is_done": chat_round.is_done,
-            "answer": last.message if last is not None and last.send_to == USER else "",
-            "error": chat_round.error,
-            "usage": {
-                "prompt_tokens": used.prompt_tokens,
-                "completion_tokens": used.completion_tokens,
-            },
-        }
-
-    def _outcome_of_run(self, submitted: Submitted[ExecutionResult]) -> Outcome:
-        outcome: Outcome = {"round_id": submitted.id}
-        try:
-            result = submitted.wait()
-        except TaskWeaverError as error:  # it has been told in events, too
-            is_cancelled = isinstance(error, RoundCancelledError)
-            outcome |= {"state": "cancelled" if is_cancelled else "failed", "error": str(error)}
-        else:
-            outcome |= {
-                "state": state_after(result.status),
-                "execution_id": result.execution_id,
-                "status": result.status.value,
-                "error": result.error or "",
-            }
-        self._has_failed = self._has_failed or outcome["state"] == "failed"
-        return outcome
 
     def _reply(self, kind: ReplyKind, caller: Caller, **details: object) -> None:
         self._writer.reply(protocol.reply_line(kind, caller, **details))

@@ -13,8 +13,8 @@ from typing import Protocol
 import psutil
 import pytest
 
+from taskweaver_ext.chat.protocol import MAX_LINE_BYTES
 from taskweaver_ext.events.event_json import event_from_json
-from taskweaver_ext.stdio.protocol import MAX_LINE_BYTES
 from tests.cli.test_ask import configure
 from tests.support.conversations import answer, code, plan
 from tests.support.executions import wait_until
