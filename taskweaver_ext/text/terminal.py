@@ -292,7 +292,8 @@ class LineFolder:
         bars = 0
         while bars < len(self._open) - 1 and self._open[-2 - bars].is_rewritten:
             bars += 1
-        count = len(self._open) - 1 - min(MAX_OPEN_LINES, max(bars, self._reach))
+        # Fewer may be open than could be written again: some were erased with all below.
+        count = max(0, len(self._open) - 1 - min(MAX_OPEN_LINES, max(bars, self._reach)))
         lines += _texts(self._open[:count])
         del self._open[:count]
         self._current -= count

@@ -359,6 +359,8 @@ def test_bars_below_each_other_are_one_line_each(size: int, ending: str, left: l
     [
         ("a\nb\n\x1b[2AA\nB\n\x1b[2Fx\x1b[Ey\n", ["a", "b", "x", "y"]),
         ("one\ntwo\x1b[A\x1b[Jnew", ["one", "new"]),
+        ("a\nb\n\x1b[2A\x1b[Jx\ny\nz\n", ["a", "b", "x", "y", "z"]),
+        ("\x1b[2A\x1b[Jx\ny", ["x", "y"]),
         ("x\x1b[5A", ["x"]),
         ("x\x1b[5B\ny", ["x", "y"]),
         ("\x1b[3Atop\n", ["top"]),
