@@ -12,6 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from taskweaver_ext.errors import KernelStartError
+from taskweaver_ext.machine.tool_versions import (
+    ToolVersion,
+    describe_versions,
+    find_versions,
+    parse_version,
+)
 
 _BIN, _PYTHON = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
 _MANAGED = Path(".taskweaver") / "python-env"
@@ -30,12 +36,18 @@ sys.exit({_TOO_OLD} if ipykernel.version_info[0] < 6 else 0)
 def find_python(configured: str | None, cwd: Path, environment: dict[str, str]) -> str:
     """The interpreter that is configured, else the nearest one.
 
-    One that is configured may be a name on the path, or the folder of a virtual environment.
+    One that is configured may be a version such as 3.12, a name on the path, or the folder of a
+    virtual environment. Of several of that version one that can run kernels comes first.
     Otherwise the active virtual environment comes first, then one in the working directory,
     then `~/.taskweaver/python-env`, then the interpreter we run on if it can run kernels, and
     last the `python3` of the path.
+
+    Raises:
+        KernelStartError: There is no Python of the version that is configured.
     """
     if configured:
+        if version := parse_version(configured):
+            return _find_version(version, cwd, environment)
         return _read_configured(configured, environment)
     homes = [environment.get("VIRTUAL_ENV"), cwd / ".venv", cwd / "venv"]
     if user_home := environment.get("HOME") or environment.get("USERPROFILE"):
@@ -47,6 +59,27 @@ def find_python(configured: str | None, cwd: Path, environment: dict[str, str]) 
         return sys.executable
     path = environment.get("PATH", os.defpath)
     return shutil.which("python3", path=path) or shutil.which("python", path=path) or sys.executable
+
+
+def _find_version(version: str, cwd: Path, environment: dict[str, str]) -> str:
+    pythons = find_versions("python", environment, cwd)
+    matching = [one for one in pythons if one.matches(version)]
+    if not matching:
+        there = describe_versions(pythons) or "none"
+        raise KernelStartError(
+            f"There is no Python {version} here; there are: {there}. Install it, or choose another."
+        )
+    return next((one for one in matching if _has_ipykernel(one)), matching[0]).path
+
+
+def _has_ipykernel(python: ToolVersion) -> bool:
+    """Whether it seems to have one, without running it."""
+    library = Path(python.path).parent.parent / "lib"
+    folders = (
+        f"python{'.'.join(python.version.split('.')[:2])}/site-packages",
+        "python3/dist-packages",
+    )
+    return any((library / folder / "ipykernel").is_dir() for folder in folders)
 
 
 def _read_configured(configured: str, environment: dict[str, str]) -> str:
