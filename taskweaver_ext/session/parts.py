@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.environment import Environment
@@ -56,8 +58,26 @@ def make_executor(parts: SessionParts, context: RoleContext, questions: Question
         questions,
         plugin_problems=parts.plugins.problems if loads_plugins else (),
         languages=parts.languages,
+        shell_init_script=_init_script(parts.config),
         traces=parts.traces,
     )
+
+
+def _init_script(config: Config) -> str | None:
+    """What each shell runs first: the text that is set, or that of the file which is named.
+
+    It is read here, since a shell in a container does not see the file.
+    """
+    script = config.execution_service.shell_init_script
+    if not script or "\n" in script:
+        return script or None
+    with contextlib.suppress(
+        OSError, ValueError
+    ):  # else it is a command, or bash says what is wrong
+        path = config.app_base_dir / Path(script.strip()).expanduser()
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+    return script
 
 
 def make_roles(

@@ -109,20 +109,35 @@ def test_a_failed_init_script_is_noticed(tmp_path: Path) -> None:
 
     assert result.is_success
     assert [notice.message for notice in result.notices] == [
-        "The init script ended with exit code 1. broken"
+        "The init script failed with exit code 1; the shell is used as it left it. It said: broken"
     ]
     shell.close()
 
 
-def test_an_init_script_that_ends_the_shell_is_an_error(tmp_path: Path) -> None:
-    shell = ShellExecutor(init_script="exit 4")
+def test_an_init_script_that_ends_the_shell_is_left_out_and_said_once() -> None:
+    with ShellExecutor(init_script="echo bad >&2; exit 4") as shell:
+        first = shell.execute("x=5; echo hello")
+        second = shell.execute("echo $x; exit 3")
+        third = shell.execute("echo again")
 
-    result = run(shell, "echo hi")
+    assert "".join(first.stdout) == "hello\n"
+    assert [notice.message for notice in first.notices] == [
+        "The init script ended the shell (it exited with code 4); it is left out from now on."
+        " It said: bad"
+    ]
+    assert "".join(second.stdout) == "5\n"
+    assert "".join(third.stdout) == "again\n"
+    assert not any("init script" in notice.message for notice in third.notices)
 
-    assert result.error == (
-        "exec: The init script ended the shell: it exited with code 4 (INIT_FAILED)"
-    )
-    shell.close()
+
+def test_the_init_script_runs_again_in_a_shell_that_replaces_another() -> None:
+    with ShellExecutor(init_script="greet() { echo hi; }; false") as shell:
+        first = shell.execute("greet; exit 3")
+        second = shell.execute("greet")
+
+    assert ("".join(first.stdout), "".join(second.stdout)) == ("hi\n", "hi\n")
+    said = [sum("init script" in one.message for one in run.notices) for run in (first, second)]
+    assert said == [1, 0]
 
 
 def test_redirections_do_not_outlive_their_command(shell: ShellExecutor) -> None:

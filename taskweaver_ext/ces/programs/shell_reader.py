@@ -84,6 +84,8 @@ class ShellReader(threading.Thread):
         self._is_paused = False
         self._ended: list[BashProcess] = []
         self._needs_init_script = False
+        self._skips_init_script = False
+        self._has_told_of_init_script = False
         self._outputs: list[CommandOutput] = []
         self._pause: HostNotice | None = None
 
@@ -159,7 +161,7 @@ class ShellReader(threading.Thread):
     ) -> str | None:
         error = self._ensure_bash(site, command)
         if error is None and self._needs_init_script:
-            error = self._run_init_script(command, deadline)
+            error = self._run_init_script(site, command, deadline)
         if error is None and not command.run.is_finished:
             if command.stop_reason is None:
                 error = self._run_command(command, deadline)
@@ -187,7 +189,7 @@ class ShellReader(threading.Thread):
         except (OSError, ValueError) as failure:
             return describe_start_failure(failure)
         self._has_bash_ended = False
-        self._needs_init_script = settings.init_script is not None
+        self._needs_init_script = settings.init_script is not None and not self._skips_init_script
         return None
 
     def _put_away(self, bash: BashProcess, run: RecordedRun) -> None:
@@ -204,8 +206,13 @@ class ShellReader(threading.Thread):
         else:
             bash.close()
 
-    def _run_init_script(self, command: ShellCommand, deadline: float | None) -> str | None:
-        """Run what comes before the first command; say why that one cannot run, if so."""
+    def _run_init_script(
+        self, site: ProgramSite, command: ShellCommand, deadline: float | None
+    ) -> str | None:
+        """Run what comes before the first command; say why that one cannot run, if so.
+
+        What fails in it is said once; a shell that it ends is replaced by one without it.
+        """
         bash = self._bash
         if bash is None or self._settings.init_script is None:
             return None
@@ -218,13 +225,24 @@ class ShellReader(threading.Thread):
         if self._follow(bash, command, sent, output, deadline):
             self._judge(bash, command, sent)
         elif self._has_bash_ended:
-            what = f"The init script ended the shell: {bash.how_it_ended()}"
-            return exec_error(what, "INIT_FAILED")
+            how = f"ended the shell ({bash.how_it_ended()}); it is left out from now on"
+            self._tell_of_init_script(command, how, output)
+            self._skips_init_script = True
+            self._bash = None
+            bash.close()
+            return self._ensure_bash(site, command)
         elif sent.exit_code:
-            said = output.stderr_tail.decode("utf-8", "replace").strip()
-            message = f"The init script ended with exit code {sent.exit_code}. {said}".strip()
-            command.run.add_notice(Notice(kind="host", message=message))
+            how = f"failed with exit code {sent.exit_code}; the shell is used as it left it"
+            self._tell_of_init_script(command, how, output)
         return None
+
+    def _tell_of_init_script(self, command: ShellCommand, how: str, output: CommandOutput) -> None:
+        if self._has_told_of_init_script:
+            return
+        self._has_told_of_init_script = True
+        said = output.stderr_tail.decode("utf-8", "replace").strip()
+        message = f"The init script {how}." + (f" It said: {said}" if said else "")
+        command.run.add_notice(Notice(kind="host", message=message))
 
     def _run_command(self, command: ShellCommand, deadline: float | None) -> str | None:
         bash = self._bash
