@@ -155,6 +155,7 @@ class _Parts(Module):
         self.environment = Environment(
             service.env_dir,
             service.kernel_mode,
+            python=service.python,
             preload=service.preload,
             spare_kernels=service.spare_kernels,
             unresponsive_seconds=service.unresponsive_seconds,

@@ -16,18 +16,21 @@ from taskweaver_ext.ces.execution.executor import Executor, OnInput, RunOptions
 from taskweaver_ext.ces.execution.late_output import OnLateOutput
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
-from taskweaver_ext.ces.kernels.modes import KERNEL_MODES, EnvMode
+from taskweaver_ext.ces.kernels.modes import KERNEL_MODES, EnvMode, ProgramPlace
 from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
 from taskweaver_ext.ces.programs.exec_errors import exec_error
 from taskweaver_ext.ces.programs.languages import (
     BUILT_IN,
+    EVERYWHERE,
     Language,
     by_canonical_name,
     canonical_name,
+    find_language,
 )
 from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.ces.programs.site import ProgramSite, ProgramSites
+from taskweaver_ext.ces.programs.tools import can_run
 from taskweaver_ext.ces.sessions.session_folder import refuse_to_share
 from taskweaver_ext.ces.shell import ShellExecutor
 from taskweaver_ext.closing import Closeable
@@ -288,8 +291,18 @@ class ExecutorRegistry(Closeable):
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The names of all languages that can be run."""
+        """The names of all languages that are known."""
         return tuple(sorted({*BUILT_IN, *self._languages}))
+
+    def available_languages(self) -> tuple[str, ...]:
+        """The names of those whose interpreter or compiler is there, as far as that is known.
+
+        Beside a confined kernel, which may not run yet, it is not: there these are the languages
+        that every place should have, and those that were added.
+        """
+        if self._kernel is None or self._place_of_programs == "here":
+            return tuple(name for name in self.languages if self._is_available(name))
+        return tuple(sorted({*EVERYWHERE, *self._languages}))
 
     def get(self, language: str, fresh: bool = False) -> Executor:
         """The executor of a language; one that is unknown gives results that say so.
@@ -328,16 +341,30 @@ class ExecutorRegistry(Closeable):
             self._audit.close()
         self._given_folder.close()
 
+    @property
+    def _place_of_programs(self) -> ProgramPlace:
+        if self._kernel is None:
+            return "here"
+        return KERNEL_MODES[self._kernel.environment.env_mode].programs
+
+    def _is_available(self, name: str) -> bool:
+        language = find_language(name, self._languages)
+        if language is None or (name == "python" and self._kernel is not None):
+            return language is not None
+        sites = LocalSites()
+        environment = sites.environment(self._env or {})
+        with sites.use() as site:
+            return can_run(language, site, environment, sites.working_directory(self._cwd))
+
     def _make(self, name: str, fresh: bool) -> Executor:
         is_configured = name in self._languages
         if name == "python" and not fresh and not is_configured and self._kernel is not None:
             return self._kernel
         sites: ProgramSites = LocalSites()
         if self._kernel is not None:
-            mode = self._kernel.environment.env_mode
-            place = KERNEL_MODES[mode].programs
+            place = self._place_of_programs
             if place == "refused":
-                return RefusingExecutor(name, mode)
+                return RefusingExecutor(name, self._kernel.environment.env_mode)
             if place == "beside the kernel":
                 sites = SessionSites(self._kernel)
             elif self._kernel.environment.guard:

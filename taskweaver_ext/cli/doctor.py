@@ -22,6 +22,7 @@ import click
 
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.sandbox.sandbox import find_gaps_of_guard, probe
+from taskweaver_ext.cli.language_table import summarise_languages
 from taskweaver_ext.cli.options import project_option
 from taskweaver_ext.config import settings as config
 from taskweaver_ext.config.sandbox import PROTECTIONS
@@ -77,8 +78,9 @@ def command(project: Path | None, clean: bool, as_json: bool) -> int:
         "python": _check_python,
         "temporary folder": _check_temporary_folder,
         "disk": _check_disk,
-        "ipykernel": _check_ipykernel,
+        "ipykernel": lambda: _check_ipykernel(project),
         "kernel": _check_kernel,
+        "languages": lambda: Finding("ok", summarise_languages()),
         "sandbox": _check_sandbox,
         "guard": _check_guard,
         "docker": lambda: _check_docker(project),
@@ -174,9 +176,13 @@ def _check_disk() -> Finding:
     return Finding("ok", detail)
 
 
-def _check_ipykernel() -> Finding:
+def _check_ipykernel(project: Path | None) -> Finding:
     environment = child_environment()
-    python = find_python(None, Path.cwd(), environment)
+    try:
+        configured = config.find_execution_service(project).python
+        python = find_python(configured, Path.cwd(), environment)
+    except TaskWeaverError as missing:
+        return Finding("failed", str(missing), "set execution_service.python to one that is there")
     if (error := explain_why_unusable(python, environment)) is not None:
         what, _, advice = str(error).partition(" Install it with: ")
         return Finding("failed", what, advice or "deactivate that environment, or repair it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import re
 import shutil
 import signal
@@ -19,23 +20,27 @@ from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatu
 from taskweaver_ext.ces.inside.spawner.started_process import complaint_about_folder
 from taskweaver_ext.ces.kernels.modes import KERNEL_MODES, EnvMode
 from taskweaver_ext.ces.process import DEFAULT_TIMEOUT_SECONDS, ProcessExecutor
-from taskweaver_ext.ces.programs.exec_errors import exec_error, explain_working_directory
-from taskweaver_ext.ces.programs.languages import BUILT_IN, RUST, TYPESCRIPT, C
+from taskweaver_ext.ces.programs.exec_errors import (
+    describe_missing_site,
+    exec_error,
+    explain_working_directory,
+)
+from taskweaver_ext.ces.programs.languages import BUILT_IN
 from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.chat.exit_codes import EXIT_OUR_FAILURE, EXIT_TIMED_OUT
+from taskweaver_ext.cli.language_table import describe_languages
 from taskweaver_ext.cli.run_view import Completion, JsonView, PlainView
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.config.settings import load_execution_service
+from taskweaver_ext.errors import TaskWeaverError
 from taskweaver_ext.machine.owned_folders import disown_folder, make_owned_folder
 
-LANGUAGES = {"c": C, "rust": RUST, "typescript": TYPESCRIPT}
-"""Besides the built-in ones; found missing when they are used without their tools."""
-
 _HINTS = {
-    "LANG_UNSUPPORTED": f"the languages are {', '.join(sorted({*BUILT_IN, *LANGUAGES}))}",
-    "ENOENT": "check the name, or install what is missing",
+    "LANG_UNSUPPORTED": f"the languages are {', '.join(sorted(BUILT_IN))}",
+    "ENOENT": "check the name, or install what is missing; exec --list shows what is there",
+    "VERSION_INVALID": "exec --list shows the versions that are there",
     "CWD_INVALID": "give another folder with --cwd",
     "TIMEOUT": "--timeout SECONDS gives it more time",
     "OUTPUT_LIMIT": "--max-output SIZE lets it write more",
@@ -56,6 +61,16 @@ class _Failure(click.ClickException):
         self.hint = hint
 
 
+def _refusal(what: str, code: str, hint: str = "") -> _Failure:
+    """What is raised before a program has started."""
+    return _Failure(exec_error(what, code), hint)
+
+
+def _unreadable(path: str, error: OSError) -> _Failure:
+    code = errno.errorcode.get(error.errno or 0, "EIO")
+    return _refusal(f"{path} cannot be read: {error.strerror}", code, "check the file's name")
+
+
 class _Command(click.Command):
     """A command whose misuse has an exit code that programs seldom have themselves."""
 
@@ -71,7 +86,8 @@ class _Command(click.Command):
             return super().make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
             hint = "see taskweaver-ext exec --help"
-            raise _Failure(error.format_message(), hint) from error
+            what = error.format_message().removesuffix(".")
+            raise _refusal(what, "USAGE", hint) from error
 
 
 def _size(value: str) -> int:
@@ -82,11 +98,25 @@ def _size(value: str) -> int:
     return int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ")
 
 
+def _list_languages(context: click.Context, _option: click.Parameter, is_given: bool) -> None:
+    if is_given:
+        click.echo("\n".join(describe_languages()))
+        context.exit()
+
+
 @click.command(
     cls=_Command, short_help="Run one program in any language and pass on what it writes."
 )
 @click.argument("language")
 @click.argument("file", required=False)
+@click.option(
+    "--list",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_languages,
+    help="Show the languages with the tools and versions that are there.",
+)
 @click.option("-c", "code", metavar="CODE", help="Run this code instead of a file.")
 @click.option(
     "--timeout",
@@ -143,9 +173,12 @@ def command(
 ) -> int:
     """Run one program in any language and pass on what it writes.
 
-    LANGUAGE is bash, javascript or python, or c, rust or typescript where their
-    tools are installed. The code is a FILE, standard input (-), or the CODE after
-    -c. It runs in a process of its own; nothing it starts outlives it. In a container
+    LANGUAGE is python, bash, javascript, typescript, rust, go, c, cpp, java or
+    another one that --list shows with the tools that are installed for it;
+    python@3.12 or node@20 is one version of it, found among environments, pyenv, uv,
+    nvm and others. The code is a FILE, standard input (-), or the CODE after -c.
+
+    It runs in a process of its own; nothing it starts outlives it. In a container
     it sees the folder it runs in, and nothing else of this machine; in a sandbox it also
     reads the system's programs.
 
@@ -165,13 +198,15 @@ def command(
         mode = KERNEL_MODES[EnvMode(kernel)]
         assert mode.program_sites is not None  # as those that --kernel offers
         seen = _find_folder(cwd, is_needed=mode.is_confined)
-        service = load_execution_service()
-        sites, limits = stack.enter_context(mode.program_sites(seen, limits, service))
+        try:
+            service = load_execution_service()
+            sites, limits = stack.enter_context(mode.program_sites(seen, limits, service))
+        except TaskWeaverError as error:
+            raise _Failure(describe_missing_site(error)) from error
         executor = ProcessExecutor(
             language,
             cwd=cwd,
             env=_read_variables(env),
-            languages=LANGUAGES,
             limits=limits,
             default_timeout=timeout or None,
             max_output_bytes=MAX_OUTPUT_BYTES if max_output is None else max_output,
@@ -187,22 +222,24 @@ def command(
 def _find_code(file: str | None, code: str | None, stdin: str | None) -> str:
     """Read the code from where the user says it is."""
     if code is not None and file is not None:
-        raise _Failure(f"There are two programs: {file} and the one after -c. Give one of them.")
+        what = f"There are two programs: {file} and the one after -c"
+        raise _refusal(what, "USAGE", "give one of them")
     if code is not None:
         return code
     if file is None:
-        what = exec_error("No code was given", "MISSING_CODE")
-        raise _Failure(what, "give a FILE, -c CODE, or - for standard input")
+        hint = "give a FILE, -c CODE, or - for standard input"
+        raise _refusal("No code was given", "MISSING_CODE", hint)
     try:
         if file != "-":
             return Path(file).read_text(encoding="utf-8")
         if stdin == "-":
-            raise _Failure("Standard input cannot be both the program and what it reads.")
+            what = "Standard input cannot be both the program and what it reads"
+            raise _refusal(what, "USAGE", "give one of them in a file")
         return sys.stdin.buffer.read().decode("utf-8")
     except OSError as error:
-        raise _Failure(f"{file} cannot be read: {error.strerror}.") from error
+        raise _unreadable(file, error) from error
     except UnicodeDecodeError as error:
-        raise _Failure(f"{file} is not UTF-8 text.") from error
+        raise _refusal(f"{file} is not UTF-8 text", "ENCODING") from error
 
 
 def _read_stdin(source: str | None) -> bytes | None:
@@ -215,7 +252,7 @@ def _read_stdin(source: str | None) -> bytes | None:
     try:
         return Path(source[1:]).read_bytes()
     except OSError as error:
-        raise _Failure(f"{source[1:]} cannot be read: {error.strerror}.") from error
+        raise _unreadable(source[1:], error) from error
 
 
 def _read_variables(assignments: tuple[str, ...]) -> dict[str, str]:
@@ -223,7 +260,8 @@ def _read_variables(assignments: tuple[str, ...]) -> dict[str, str]:
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not name or not equals:
-            raise _Failure(f"{assignment!r} sets no variable; write --env NAME=VALUE.")
+            what = f"{assignment!r} sets no variable"
+            raise _refusal(what, "EINVAL", "write it as --env NAME=VALUE")
         variables[name] = value
     return variables
 

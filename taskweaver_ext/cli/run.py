@@ -74,7 +74,11 @@ class Script:
     show_default=True,
     help="Where its kernel runs.",
 )
-@click.option("--python", metavar="PATH", help="The interpreter; found by itself by default.")
+@click.option(
+    "--python",
+    metavar="VERSION|PATH",
+    help="The interpreter, such as 3.12 or .venv; found by itself by default.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON, one per line.")
 @click.option("--keep", is_flag=True, help="Keep the session's folder and say where it is.")
 def command(

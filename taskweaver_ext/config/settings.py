@@ -117,6 +117,11 @@ class ExecutionServiceConfig:
     """A kernelspec of the gateway."""
     gateway_ca_file: Path | None = field(default=None, metadata=_of_gateway("CA_FILE"))
     """Certificates to trust there instead of the system's."""
+    python: str | None = None
+    """What local kernels run on: a version such as 3.12, an interpreter or a virtual environment;
+    None: the nearest one."""
+    shell_init_script: str | None = None
+    """Run in each fresh shell of a session: bash code, or the path of a file with it."""
     guard: bool = False
     """Whether local code is kept from looking into this program; `ask` does so by default."""
     preload: tuple[str, ...] = ()

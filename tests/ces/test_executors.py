@@ -90,9 +90,29 @@ def test_a_configured_language_is_listed_and_run(tmp_path: Path) -> None:
     with ExecutorRegistry(languages={"loud": language}, folder=tmp_path) as registry:
         result = registry.get("loud").execute("ignored")
         names = registry.languages
+        there = registry.available_languages()
 
     assert "".join(result.stdout) == "LOUD\n"
-    assert names == ("bash", "javascript", "loud", "python")
+    assert {"bash", "javascript", "loud", "python", "rust", "typescript"} <= {*names}
+    assert {"bash", "loud"} <= {*there}
+
+
+def test_only_languages_whose_tools_are_there_are_available(tmp_path: Path) -> None:
+    (tmp_path / "perl").write_text("#!/bin/sh\n")
+    (tmp_path / "perl").chmod(0o755)
+
+    with ExecutorRegistry(folder=tmp_path / "f", env={"PATH": str(tmp_path)}) as registry:
+        assert registry.available_languages() == ("perl",)
+
+
+def test_a_version_of_a_language_is_a_process_of_its_own(tmp_path: Path) -> None:
+    version = ".".join(map(str, sys.version_info[:2]))
+    home = Path(sys.executable).parent.parent  # nearest of all, be it an environment or not
+
+    with ExecutorRegistry(folder=tmp_path, env={"VIRTUAL_ENV": str(home)}) as registry:
+        result = registry.get(f"py@{version}").execute("import sys; print(sys.version_info[:2])")
+
+    assert "".join(result.stdout) == f"{sys.version_info[:2]}\n"
 
 
 @pytest.mark.parametrize("configured_as", ["bash", "sh"])

@@ -103,12 +103,14 @@ def test_json_tells_the_same_and_a_key_is_never_shown(
     assert code == 0
     assert report["can_run"] is True
     found = {check["name"]: check for check in report["checks"]}
-    assert set(found) == {*NEEDED, "sandbox", "guard", "docker", "isolation", "model", "sessions"}
+    others = {"languages", "sandbox", "guard", "docker", "isolation", "model", "sessions"}
+    assert set(found) == {*NEEDED, *others}
+    assert re.search(r"\bbash \d+\.\d+", found["languages"]["detail"])
     assert found["docker"]["status"] == "ok"
     assert found["docker"]["detail"] == f"engine 28.0.1 at {engine}"
     assert found["model"]["detail"] == "openai from-the-file, key set"
-    others = [check for check in report["checks"] if check["name"] != "sandbox"]
-    assert {check["status"] for check in others} == {"ok"}
+    sure = [check for check in report["checks"] if check["name"] != "sandbox"]
+    assert {check["status"] for check in sure} == {"ok"}
     assert (found["sandbox"]["status"] == "ok") == (not sandbox.probe().missing)
     assert ("root" in found["guard"]["detail"]) == (os.geteuid() == 0)
     assert "very-secret" not in text

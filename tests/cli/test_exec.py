@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -99,14 +100,32 @@ def test_folder_and_variables_are_passed_on(run: Callable[..., Any], tmp_path: P
         (["cobol", "-c", "x"], 125, "Unsupported language 'cobol' (LANG_UNSUPPORTED)"),
         (["bash", "-c", "pwd", "--cwd", "/nowhere"], 125, "does not exist '/nowhere' (ENOENT)"),
         (["bash"], 125, "No code was given (MISSING_CODE)"),
-        (["bash", "nowhere.sh"], 125, "nowhere.sh cannot be read"),
+        (
+            ["bash", "nowhere.sh"],
+            125,
+            "nowhere.sh cannot be read: No such file or directory (ENOENT)",
+        ),
         (["bash", "-c", "yes", "--max-output", "1M"], 125, "1,048,576 bytes (OUTPUT_LIMIT)"),
         (["bash", "-c", "printf '\\xff'"], 125, "is not UTF-8 text (BINARY_OUTPUT)"),
-        (["bash", "-c", "true", "--no-such-option"], 125, "No such option"),
-        (["bash", "-c", "true", "--memory", "much"], 125, "'much' is no size"),
-        (["bash", "-c", "true", "--env", "novalue"], 125, "sets no variable"),
-        (["bash", "a", "-c", "b"], 125, "two programs"),
-        ([], 125, "Missing argument 'LANGUAGE'"),
+        (
+            ["bash", "-c", "true", "--no-such-option"],
+            125,
+            "No such option",
+        ),
+        (
+            ["bash", "-c", "true", "--memory", "much"],
+            125,
+            "write it like 500000, 64K, 512M or 2G (USAGE)",
+        ),
+        (["bash", "-c", "true", "--env", "novalue"], 125, "'novalue' sets no variable (EINVAL)"),
+        (["bash", "a", "-c", "b"], 125, "There are two programs: a and the one after -c (USAGE)"),
+        (
+            ["bash", "-c", "cat", "--stdin", "@no"],
+            125,
+            "no cannot be read: No such file or directory (ENOENT)",
+        ),
+        (["python@0.1", "-c", "1"], 125, "python 0.1 not found; there are "),
+        ([], 125, "Missing argument 'LANGUAGE' (USAGE)"),
     ],
     ids=lambda value: shlex.join(value) if isinstance(value, list) else None,
 )
@@ -117,7 +136,27 @@ def test_what_is_not_the_programs_own_end_has_a_line_and_a_code(
 
     lines = done.stderr.decode().splitlines()
     assert done.returncode == code
-    assert any(line.startswith("error: ") and error in line for line in lines)
+    (line,) = (line for line in lines if line.startswith("error: exec: "))
+    assert error in line
+    assert re.search(r" \([A-Z_]+\)$", line), "it ends with a code"
+
+
+def test_the_list_of_languages_says_what_is_there(run: Callable[..., Any]) -> None:
+    done = run("--list")
+
+    lines = {line.split()[0]: line for line in done.stdout.decode().splitlines()}
+    assert done.returncode == 0
+    assert lines["bash"].split()[2].endswith("/bash")
+    assert "(PATH)" in lines["python@VERSION:"]
+    assert lines["rust"]
+
+
+def test_a_version_that_is_there_is_run(run: Callable[..., Any]) -> None:
+    version = ".".join(map(str, sys.version_info[:2]))
+
+    done = run(f"python@{version}", "-c", "import sys; print(*sys.version_info[:2], sep='.')")
+
+    assert done.stdout.decode().strip() == version
 
 
 def test_limits_are_applied(run: Callable[..., Any], tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import zmq
 
@@ -72,6 +72,9 @@ class KernelSourceSettings:
             environment=environment or {**granted_by_name(), **self.variables},
             memory_limit_bytes=self.memory_limit,
         )
+
+
+ProgramPlace: TypeAlias = Literal["here", "beside the kernel", "refused"]
 
 
 class KernelSource(Protocol):
@@ -307,7 +310,7 @@ class KernelMode:
 
     open_source: Callable[[KernelSourceSettings], KernelSource]
     """Where the kernels of an environment come from."""
-    programs: Literal["here", "beside the kernel", "refused"]
+    programs: ProgramPlace
     """Where a session's shell and one-shot programs run."""
     program_sites: (
         Callable[

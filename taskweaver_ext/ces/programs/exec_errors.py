@@ -6,7 +6,7 @@ import errno
 import os
 from pathlib import Path
 
-from taskweaver_ext.errors import KernelDiedError, SessionError, TaskWeaverError
+from taskweaver_ext.errors import ConfigError, KernelDiedError, SessionError, TaskWeaverError
 
 
 def exec_error(what: str, code: str) -> str:
@@ -24,7 +24,7 @@ def describe_start_failure(error: OSError | ValueError) -> str:
 
 def describe_missing_site(error: TaskWeaverError) -> str:
     """Why there is no place for a process to run."""
-    codes = {KernelDiedError: "KERNEL_DIED", SessionError: "SESSION"}
+    codes = {KernelDiedError: "KERNEL_DIED", SessionError: "SESSION", ConfigError: "CONFIG"}
     return exec_error(str(error), codes.get(type(error), "KERNEL_START"))
 
 

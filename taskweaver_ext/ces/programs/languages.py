@@ -1,9 +1,13 @@
-"""Which command runs a language: a few are known, others are added by configuration."""
+"""Which command runs a language: many are known, others are added by configuration.
+
+Each of them is run alike by `exec`, `ProcessExecutor`, `ExecutorRegistry` and the agent, where its
+tools are there; `name@version`, as in `python@3.12`, asks for one version of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -37,6 +41,19 @@ class Language:
     """How the name of the file ends, with its dot."""
     build: tuple[str, ...] = ()
     """A command that is run first; empty for languages that need none."""
+    tool: str = ""
+    """What `name@version` chooses a version of; by default the first command."""
+    version: str = ""
+    """The version that was asked for."""
+    oldest: str = ""
+    """The oldest version of the command that can do this; empty: any."""
+    alternatives: tuple[Language, ...] = ()
+    """Other ways to run it, tried in order where tools of this one are missing."""
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The programs that have to be there."""
+        return tuple(name for name in (*self.build[:1], self.command) if name != PROGRAM)
 
     def arguments_for(self, code: str) -> tuple[str, ...]:
         """The arguments to run this code with, placeholders and all."""
@@ -57,6 +74,10 @@ def _encoded_size(code: str) -> int:
         return len(code.encode())
     except UnicodeEncodeError:  # lone surrogates fit into no argument
         return _LONGEST_ARGUMENT + 1
+
+
+def _compiled(name: str, suffix: str, *build: str) -> Language:
+    return Language(name=name, command=PROGRAM, arguments=(), suffix=suffix, build=build)
 
 
 BUILT_IN: Mapping[str, Language] = MappingProxyType(
@@ -85,44 +106,96 @@ BUILT_IN: Mapping[str, Language] = MappingProxyType(
                 FILE,
             ),
             suffix=".py",
+            tool="python",
         ),
+        "typescript": Language(
+            name="typescript",
+            command="tsx",
+            suffix=".ts",
+            alternatives=(
+                Language(
+                    name="typescript", command="deno", arguments=("run", "-A", FILE), suffix=".ts"
+                ),
+                Language(name="typescript", command="bun", arguments=("run", FILE), suffix=".ts"),
+                Language(name="typescript", command="ts-node", suffix=".ts"),
+                Language(
+                    name="typescript",
+                    command="node",
+                    arguments=("--experimental-strip-types", "--no-warnings", FILE),
+                    suffix=".ts",
+                    oldest="22.6",
+                ),
+                Language(
+                    name="typescript",
+                    command="node",
+                    arguments=(f"{FOLDER}/main.js",),
+                    suffix=".ts",
+                    build=(
+                        *("tsc", "--target", "es2022", "--module", "commonjs"),
+                        *("--outDir", FOLDER, FILE),
+                    ),
+                ),
+            ),
+        ),
+        "rust": _compiled("rust", ".rs", "rustc", "--edition", "2021", "-o", PROGRAM, FILE),
+        "go": _compiled("go", ".go", "go", "build", "-o", PROGRAM, FILE),
+        "c": _compiled("c", ".c", "cc", "-o", PROGRAM, FILE, "-lm"),
+        "cpp": _compiled("cpp", ".cpp", "c++", "-o", PROGRAM, FILE),
+        "java": Language(name="java", command="java", suffix=".java"),
+        "ruby": Language(name="ruby", command="ruby", suffix=".rb"),
+        "perl": Language(name="perl", command="perl", suffix=".pl"),
+        "php": Language(name="php", command="php", suffix=".php"),
+        "lua": Language(name="lua", command="lua", suffix=".lua"),
+        "r": Language(name="r", command="Rscript", suffix=".R"),
+        "julia": Language(name="julia", command="julia", suffix=".jl"),
     }
 )
 
-C = Language(
-    name="c", command=PROGRAM, arguments=(), suffix=".c", build=("cc", "-o", PROGRAM, FILE)
-)
-RUST = Language(
-    name="rust",
-    command=PROGRAM,
-    arguments=(),
-    suffix=".rs",
-    build=("rustc", "--edition", "2021", "-o", PROGRAM, FILE),
-)
-TYPESCRIPT = Language(
-    name="typescript",
-    command="node",
-    arguments=(f"{FOLDER}/main.js",),
-    suffix=".ts",
-    build=("tsc", "--target", "es2022", "--module", "commonjs", "--outDir", FOLDER, FILE),
-)
-"""These three are ready to be added; they need tools that many machines lack."""
+EVERYWHERE = ("bash", "javascript", "python")
+"""Those that a place is expected to have which cannot be looked into."""
 
 ALIASES: Mapping[str, str] = MappingProxyType(
-    {"py": "python", "sh": "bash", "js": "javascript", "node": "javascript"}
+    {
+        "py": "python",
+        "python3": "python",
+        "sh": "bash",
+        "shell": "bash",
+        "js": "javascript",
+        "node": "javascript",
+        "ts": "typescript",
+        "rs": "rust",
+        "golang": "go",
+        "c++": "cpp",
+        "cxx": "cpp",
+        "rb": "ruby",
+        "pl": "perl",
+    }
 )
+
+
+def split_version(name: str) -> tuple[str, str | None]:
+    """A language as it was called, and the version that stands behind its `@`, if one does."""
+    language, at, version = name.partition("@")
+    return language, version.strip() if at else None
 
 
 def canonical_name(name: str) -> str:
-    """The name of a language, whatever it was called by."""
-    lowered = name.strip().lower()
-    return ALIASES.get(lowered, lowered)
+    """The name of a language, whatever it was called by; with the version it was called with."""
+    language, version = split_version(name)
+    lowered = language.strip().lower()
+    known = ALIASES.get(lowered, lowered)
+    return known if version is None else f"{known}@{version}"
 
 
 def find_language(name: str, configured: Mapping[str, Language] | None = None) -> Language | None:
-    """The language of that name; what is configured comes before what is built in."""
-    known = {**BUILT_IN, **by_canonical_name(configured or {})}
-    return known.get(canonical_name(name))
+    """The language of that name; what is configured comes before what is built in.
+
+    Args:
+        name: Any name of it, `name@version`, or `name@/path/of/the/program`.
+    """
+    language, version = split_version(canonical_name(name))
+    known = {**BUILT_IN, **by_canonical_name(configured or {})}.get(language)
+    return known if known is None or version is None else replace(known, version=version)
 
 
 def by_canonical_name(configured: Mapping[str, Language]) -> dict[str, Language]:
@@ -154,7 +227,7 @@ def language_from_settings(name: str, settings: Mapping[str, Any]) -> Language:
         mistakes.append(f"'command' is {PROGRAM}, but there is no 'build' that makes it")
     if mistakes:
         raise ConfigError(f"The language {name!r} is not configured well: {'; '.join(mistakes)}.")
-    lists = {
+    lists: dict[str, Any] = {
         key: tuple(settings[key])
         for key in ("arguments", "file_arguments", "build")
         if key in settings

@@ -26,6 +26,7 @@ from taskweaver_ext.ces.sandbox.sandbox import restriction_command
 from taskweaver_ext.machine.child_environment import child_environment
 from taskweaver_ext.machine.owned_folders import make_owned_folder
 from taskweaver_ext.machine.private_files import open_private
+from taskweaver_ext.machine.tool_versions import ToolVersion, find_versions
 
 
 class LocalProcess(StartedProcess):
@@ -159,6 +160,12 @@ class LocalSite:
     def find_program(self, command: str, environment: Mapping[str, str]) -> str | None:
         """Look on this machine."""
         return find_program(command, environment)
+
+    def find_versions(
+        self, tool: str, environment: Mapping[str, str], cwd: Path
+    ) -> list[ToolVersion] | None:
+        """Look where projects and version managers keep them, and on the PATH."""
+        return find_versions(tool, environment, cwd)
 
     def has_file(self, path: str) -> bool:
         """Look on this machine."""

@@ -26,7 +26,6 @@ from taskweaver_ext.ces.programs.exec_errors import (
     describe_missing_site,
     describe_start_failure,
     exec_error,
-    explain_missing_program,
     explain_working_directory,
 )
 from taskweaver_ext.ces.programs.languages import CODE, FILE, FOLDER, PROGRAM, Language
@@ -37,6 +36,7 @@ from taskweaver_ext.ces.programs.site import (
     ProgramSites,
     SiteGoneError,
 )
+from taskweaver_ext.ces.programs.tools import ToolMissingError, find_tools
 from taskweaver_ext.errors import TaskWeaverError
 
 _INTERRUPTED = (ExecutionStatus.CANCELLED, exec_error("Process interrupted", "SIGNAL"))
@@ -142,9 +142,11 @@ class ProcessRun:
         complaint = site.complain_about_folder(self._cwd)
         if (error := explain_working_directory(self._cwd, complaint)) is not None:
             return error
-        for command in (*self._language.build[:1], self._language.command):
-            if command != PROGRAM and site.find_program(command, self._environment) is None:
-                return explain_missing_program(command, is_there=site.has_file(command))
+        try:
+            tools = find_tools(self._language, site, self._environment, self._cwd)
+        except ToolMissingError as error:
+            return str(error)
+        self._language, self._environment = tools.language, dict(tools.environment)
         return None
 
     def _build_and_run(

@@ -15,6 +15,7 @@ from taskweaver_ext.ces.execution.results import HostNotice, KernelDeath
 from taskweaver_ext.ces.inside.spawner.process_tree import ProcessSeen
 from taskweaver_ext.ces.inside.spawner.started_process import ProcessEnd
 from taskweaver_ext.ces.programs.process_output import ReadEnd
+from taskweaver_ext.machine.tool_versions import ToolVersion
 
 
 class SiteGoneError(Exception):
@@ -137,6 +138,11 @@ class ProgramSite(Protocol):
 
     def find_program(self, command: str, environment: Mapping[str, str]) -> str | None:
         """The path of a program, looked for where the process itself would look."""
+
+    def find_versions(
+        self, tool: str, environment: Mapping[str, str], cwd: Path
+    ) -> list[ToolVersion] | None:
+        """The versions of a tool, nearest first; None where only its PATH can be looked at."""
 
     def has_file(self, path: str) -> bool:
         """Whether there is anything at a path."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,6 +75,7 @@ class CodeExecutor:
         *,
         plugin_problems: Sequence[str] = (),
         languages: Mapping[str, Language] | None = None,
+        shell_init_script: str | None = None,
         traces: Traces | None = None,
     ) -> None:
         """Prepare to run code.
@@ -82,6 +84,7 @@ class CodeExecutor:
             questions: Through which code asks a person for input.
             plugin_problems: Why plugins of the project are not among `plugins`; a person is told.
             languages: Languages besides the built-in ones.
+            shell_init_script: Run in each fresh shell before its first command.
             traces: Told of each run.
         """
         self.cwd = session_dir / "cwd"
@@ -108,6 +111,7 @@ class CodeExecutor:
             session_id,
             folder=records / "output",  # where the kernel has its records, too
             cwd=self.cwd,
+            init_script=shell_init_script,
             languages=languages,
             audit=self._audit,
             on_late_output=self._say_late_output,
@@ -118,10 +122,10 @@ class CodeExecutor:
         self._is_closed = False
         self._has_given_up = False
 
-    @property
+    @functools.cached_property
     def languages(self) -> tuple[str, ...]:
-        """The names of the languages that can be run."""
-        return self._registry.languages
+        """The names of the languages that can be run, as it was when this was asked first."""
+        return self._registry.available_languages()
 
     @property
     def is_contained(self) -> bool:

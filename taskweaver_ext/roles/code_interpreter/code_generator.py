@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,8 +54,7 @@ class CodeGenerator:
         self._context = context
         self._executor = executor
         self._approval = approval
-        form: type[Form] = JsonForm if reply_form == "json" else ChannelForm
-        self._form = form(executor.languages, context.config.code_interpreter.code_prefix)
+        self._reply_form = reply_form
         settings = context.config.code_generator
         llm_alias = settings.llm_alias or context.config.code_interpreter.llm_alias
         self._caller = ModelCaller(context, llm_alias, "code_generator")
@@ -67,6 +67,13 @@ class CodeGenerator:
         place = settings.example_base_path
         examples = load_examples(place, speakers) if settings.use_example else []
         self._examples = self._render(examples)
+
+    @functools.cached_property
+    def _form(self) -> Form:
+        """How replies are written; only a model's first reply has the languages looked for."""
+        form: type[Form] = JsonForm if self._reply_form == "json" else ChannelForm
+        prefix = self._context.config.code_interpreter.code_prefix
+        return form(self._executor.languages, prefix)
 
     def advice_on(self, fault: Literal["form", "code", "run"]) -> str:
         """Return what the model is told about what it wrote.

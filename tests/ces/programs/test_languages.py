@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from taskweaver_ext.ces.programs.languages import (
+    ALIASES,
     BUILT_IN,
-    RUST,
     Language,
     canonical_name,
     find_language,
@@ -33,10 +33,21 @@ def test_a_language_is_known_by_its_aliases(called: str, name: str) -> None:
     assert canonical_name(called) == name
 
 
-def test_only_a_few_languages_are_built_in() -> None:
-    assert sorted(BUILT_IN) == ["bash", "javascript", "python"]
-    assert find_language("rust") is None
-    assert find_language("rust", {"rust": RUST}) is RUST
+def test_the_languages_of_seeds_and_machines_are_built_in() -> None:
+    assert {"bash", "c", "cpp", "go", "java", "javascript", "perl", "python", "ruby"} <= {*BUILT_IN}
+    assert {"rust", "typescript"} <= {*BUILT_IN}
+    assert find_language("cobol") is None
+    assert all(name == language.name for name, language in BUILT_IN.items())
+    assert {*ALIASES.values()} <= {*BUILT_IN}
+
+
+def test_a_version_stands_behind_the_name() -> None:
+    language = find_language("py@3.12")
+
+    assert language is not None
+    assert (language.name, language.version) == ("python", "3.12")
+    assert canonical_name("Node@20") == "javascript@20"
+    assert find_language("cobol@3") is None
 
 
 def test_a_configured_language_comes_before_a_built_in_one() -> None:

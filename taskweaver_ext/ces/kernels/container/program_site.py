@@ -26,6 +26,7 @@ from taskweaver_ext.ces.kernels.container.spawner import (
 from taskweaver_ext.ces.programs.process_output import ReadEnd
 from taskweaver_ext.ces.programs.site import ProcessSettings, SiteGoneError
 from taskweaver_ext.errors import KernelError
+from taskweaver_ext.machine.tool_versions import ToolVersion
 
 
 class ContainerProgramSite:
@@ -79,6 +80,12 @@ class ContainerProgramSite:
         """Look in the container."""
         found = self.ask("find_program", command=command, environment=dict(environment))
         return found if isinstance(found, str) else None
+
+    def find_versions(
+        self, tool: str, environment: Mapping[str, str], cwd: Path
+    ) -> list[ToolVersion] | None:
+        """None: an image has no version managers."""
+        return None
 
     def has_file(self, path: str) -> bool:
         """Look in the container."""

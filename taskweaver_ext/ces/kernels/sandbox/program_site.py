@@ -20,6 +20,7 @@ from taskweaver_ext.ces.programs.site import ProcessSettings, ProgramSite
 from taskweaver_ext.ces.sandbox.sandbox import restriction_command, variables_for
 from taskweaver_ext.config.sandbox import SandboxSettings
 from taskweaver_ext.machine.child_environment import child_environment, variables_for_programs
+from taskweaver_ext.machine.tool_versions import ToolVersion, find_versions
 
 
 class SandboxedProcess(LocalProcess):
@@ -139,6 +140,13 @@ class SandboxedSite(LocalSite):
             if found is not None and self._sandbox.reaches(found):
                 return found
         return None
+
+    def find_versions(
+        self, tool: str, environment: Mapping[str, str], cwd: Path
+    ) -> list[ToolVersion] | None:
+        """Those of this machine that programs of the sandbox can read."""
+        found = find_versions(tool, {**self._environment, **environment}, self._cwd / cwd)
+        return [one for one in found if self._sandbox.reaches(os.path.realpath(one.path))]
 
     def has_file(self, path: str) -> bool:
         """Look where programs of the sandbox can look."""
