@@ -21,10 +21,10 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.history import EventHistory
@@ -34,6 +34,10 @@ MAX_KEPT_EVENTS = 10_000
 MAX_KEPT_BYTES = 16 * 1024 * 1024
 MAX_WAIT_SECONDS = 5.0
 MAX_READ_BYTES = 1024 * 1024
+
+Announce: TypeAlias = Callable[[TaskWeaverEvent], Sequence[TaskWeaverEvent]]
+"""Returns what is to be told before an event. Called for every event, one at a time and in their
+order, with a lock held: it is quick, calls nothing of the dispatcher, and does not raise."""
 
 _logger = logging.getLogger(__name__)
 
@@ -99,9 +103,11 @@ class EventDispatcher:
         self,
         journal: EventJournal | None = None,
         *,
+        announce: Announce = lambda _event: (),
         max_kept_events: int = MAX_KEPT_EVENTS,
         max_kept_bytes: int = MAX_KEPT_BYTES,
     ) -> None:
+        self._announce = announce
         self._changed = threading.Condition()
         self._journal = journal
         self._is_writing = False
@@ -135,7 +141,8 @@ class EventDispatcher:
                 self._said_by_journal.append(event)
                 return
             self._wait_for_room()
-            self._keep(event)
+            for one in (*self._announce(event), event):
+                self._keep(one)
             while self._said_by_journal:
                 self._keep(self._said_by_journal.popleft())
             self._forget_heard()

@@ -93,6 +93,9 @@ class PostEventType(enum.Enum):
     """Whatever else an execution says. ExecutionEventExtra."""
     post_code_exec = "post_code_exec"
     """`msg` is text for the execution panel. CodeExecExtra."""
+    post_code_block = "post_code_block"
+    """The number of a block of code, told before its code is; of one that is proposed in the text
+    of an answer, `msg` is the code, told before the round has the post. CodeBlockExtra."""
 
 
 # The shapes are final, so that `"stream" in event.extra` tells a type checker which one it is.
@@ -189,6 +192,8 @@ class RoundStartExtra(TypedDict):
     """The person's post, with files and context, where roles are to answer it."""
     files: NotRequired[list[str]]
     """The names of files that were added to the working directory for it."""
+    repeats: NotRequired[int]
+    """The number of the code block that a run repeats."""
 
 
 class UsageDict(TypedDict):
@@ -288,6 +293,19 @@ class CodeExecExtra(TypedDict):
     """What `msg` holds as JSON text, when `format` is json."""
 
 
+@final
+class CodeBlockExtra(TypedDict):
+    """Which block of code has which number; numbers count the blocks of a session from 1."""
+
+    number: int
+    language: str
+    by: Literal["person", "agent"]
+    part: int
+    """0: the code that the post runs; else which one it is of those in the post's message."""
+    repeats: NotRequired[int]
+    """The number of the block that a person runs again with it."""
+
+
 EventType: TypeAlias = SessionEventType | RoundEventType | PostEventType
 NoExtra: TypeAlias = dict[str, Never]
 """The extra of events whose text says everything: an empty dict."""
@@ -309,6 +327,7 @@ EventExtra: TypeAlias = (
     | ExecutionOutputExtra
     | ExecutionEventExtra
     | CodeExecExtra
+    | CodeBlockExtra
 )
 EXTRA_SHAPES: Mapping[EventType, Any] = {
     SessionEventType.session_events_missed: MissedEventsExtra,
@@ -328,6 +347,7 @@ EXTRA_SHAPES: Mapping[EventType, Any] = {
     PostEventType.post_execution_output: ExecutionOutputExtra,
     PostEventType.post_execution_event: ExecutionEventExtra,
     PostEventType.post_code_exec: CodeExecExtra,
+    PostEventType.post_code_block: CodeBlockExtra,
 }
 """Which typed dictionary the extra of an event is; of the others it is empty."""
 

@@ -23,6 +23,7 @@ from taskweaver_ext.events.types import (
     TaskWeaverEvent,
 )
 from taskweaver_ext.machine.private_files import make_private_folder
+from taskweaver_ext.session.blocks.numbers import count_blocks
 from taskweaver_ext.session.old_rounds import events_of_rounds, round_files
 from taskweaver_ext.session.rebuilt import CUT_OFF, NEEDED_KINDS, RebuiltSession
 
@@ -45,7 +46,10 @@ def open_journal(
         return journal, RebuiltSession()
     try:
         with JournalReader(folder) as reader:
-            return journal, RebuiltSession.of(reader.events_of(*NEEDED_KINDS))
+            rebuilt = RebuiltSession.of(reader.events_of(*NEEDED_KINDS))
+            if not rebuilt.block_count and rebuilt.rounds:  # earlier versions told no numbers
+                rebuilt.block_count = count_blocks(reader.events())
+            return journal, rebuilt
     except BaseException:
         journal.close()
         raise

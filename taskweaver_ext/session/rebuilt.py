@@ -16,6 +16,7 @@ from taskweaver_ext.conversation import AttachmentType, Post, PostDict, PostId, 
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.events.types import (
     AnsweredExtra,
+    CodeBlockExtra,
     CodeExecExtra,
     ContextExtra,
     EventType,
@@ -66,6 +67,7 @@ NEEDED_KINDS: tuple[EventType, ...] = (
     PostEventType.post_start,
     PostEventType.post_end,
     PostEventType.post_code_exec,
+    PostEventType.post_code_block,
 )
 """The events that say something here; those of posts that grow, the most by far, do not."""
 
@@ -88,6 +90,8 @@ class RebuiltSession:
     """Its post that was being written at the end, if one was."""
     has_variables: bool = False
     """Whether code has run since people were last told that variables are lost."""
+    block_count: int = 0
+    """The number of the newest code block, 0 where none was told."""
 
     @staticmethod
     def of(events: Iterable[TaskWeaverEvent]) -> RebuiltSession:
@@ -181,6 +185,9 @@ class RebuiltSession:
                 self.has_variables |= cast(RoleExtra, event.extra)["role"] == USER
             case PostEventType.post_end:
                 self.open_post = None
+            case PostEventType.post_code_block:
+                number = cast(CodeBlockExtra, event.extra)["number"]
+                self.block_count = max(self.block_count, number)
             case PostEventType.post_code_exec:
                 payload = cast(CodeExecExtra, event.extra).get("payload")
                 is_running = isinstance(payload, Mapping) and payload.get("status") == "exec"

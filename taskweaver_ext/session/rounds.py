@@ -90,8 +90,17 @@ class Rounds:
             chat_round.change_round_state("finished")
         return chat_round
 
-    def run(self, chat_round: Round, language: str, on_input: OnInput | None) -> CodeRun:
+    def run(
+        self,
+        chat_round: Round,
+        language: str,
+        on_input: OnInput | None,
+        repeats: int | None = None,
+    ) -> CodeRun:
         """Run what a person typed, which is the round's query.
+
+        Args:
+            repeats: The number of the code block that is run again.
 
         Raises:
             RoundCancelledError: The run was stopped before it began.
@@ -99,6 +108,8 @@ class Rounds:
         """
         runs: list[CodeRun] = []
         details: RoundStartExtra = {"kind": "run", "user_query": chat_round.user_query}
+        if repeats is not None:
+            details["repeats"] = repeats
         with self._telling(chat_round, details, raises=True), self._stopping_questions():
             self._executor.recover()
             runs.append(self._run(chat_round, language, on_input))

@@ -29,6 +29,8 @@ from taskweaver_ext.roles.base.cancellation import Cancellation
 from taskweaver_ext.roles.base.role import Memory, Role, RoleContext
 from taskweaver_ext.roles.base.token_count import TokenCounter
 from taskweaver_ext.roles.code_interpreter.result_text import describe_result
+from taskweaver_ext.session.blocks import BlockNumbers
+from taskweaver_ext.session.code_blocks import CodeBlocks
 from taskweaver_ext.session.continued import close_open_ends
 from taskweaver_ext.session.export.export import Exported, ExportFormat, export_session, format_of
 from taskweaver_ext.session.export.source import ExportSource
@@ -90,7 +92,10 @@ class Session:
         past = self._folder.past
         self.session_dir = self._folder.path
         self.cwd = self._folder.cwd
-        self.emitter = SessionEventEmitter(self._folder.journal)
+        numbers = BlockNumbers(past.block_count)
+        self.emitter = SessionEventEmitter(self._folder.journal, announce=numbers.announce)
+        self.code_blocks = CodeBlocks(self.session_dir, numbers, self.emitter.events)
+        """The code of the session by number: what is written, typed, and proposed in answers."""
         self._memory = SessionMemory(past, self.emitter)
         self.usage = TokenCounter()
         self._cancellation = Cancellation()
@@ -201,11 +206,14 @@ class Session:
         code: str,
         event_handler: SessionEventHandler | None = None,
         on_input: OnInput | None = None,
+        *,
+        repeats: int | None = None,
     ) -> ExecutionResult:
         """Run what a person typed, with the events of a post from the user.
 
         Args:
             on_input: Answers `input()` in Python code.
+            repeats: The number of the code block that is run again with it.
 
         Raises:
             SessionError: A round is under way, the session was stopped, or the run was
@@ -213,10 +221,15 @@ class Session:
             KernelStartError: The kernel did not become ready.
         """
         with self._turns.claimed(), self.emitter.handle_events_ctx(event_handler):
-            return self._run(Round.create(user_query=code), language, on_input)
+            return self._run(Round.create(user_query=code), language, on_input, repeats)
 
     def submit_code(
-        self, language: str, code: str, on_input: OnInput | None = None
+        self,
+        language: str,
+        code: str,
+        on_input: OnInput | None = None,
+        *,
+        repeats: int | None = None,
     ) -> Submitted[ExecutionResult]:
         """Run what a person typed on a thread of its own; return at once.
 
@@ -228,7 +241,7 @@ class Session:
 
         def run() -> ExecutionResult:
             with self._turns.reserved():
-                return self._run(chat_round, language, on_input)
+                return self._run(chat_round, language, on_input, repeats)
 
         return Submitted(chat_round.id, run, token)
 
@@ -366,8 +379,10 @@ class Session:
         others = [other for other in self.context_blocks if other != VARIABLES_LOST]
         self.share([*others, block])
 
-    def _run(self, chat_round: Round, language: str, on_input: OnInput | None) -> ExecutionResult:
-        run = self._rounds.run(chat_round, language, on_input)
+    def _run(
+        self, chat_round: Round, language: str, on_input: OnInput | None, repeats: int | None
+    ) -> ExecutionResult:
+        run = self._rounds.run(chat_round, language, on_input, repeats)
         if self.shares_runs:
             code = chat_round.user_query
             text = describe_result(run.result, run.shown, max_chars=MAX_SHARED_RESULT_CHARS)

@@ -122,6 +122,7 @@ def test_event_types_are_spelled_as_in_taskweaver_plus_ours() -> None:
         "post_execution_output",
         "post_execution_event",
         "post_code_exec",
+        "post_code_block",
     }
 
 

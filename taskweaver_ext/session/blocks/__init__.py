@@ -1,6 +1,7 @@
 """A session read back: its events, from whatever source, as messages, cells and notices."""
 
 from taskweaver_ext.session.blocks.fold import LookAhead, fold_blocks, look_ahead, read_blocks
+from taskweaver_ext.session.blocks.numbers import BlockNumbers, numbered
 from taskweaver_ext.session.blocks.outputs import MAX_OUTPUT_CHARS, OutputCollector
 from taskweaver_ext.session.blocks.types import (
     ArtifactOutput,
@@ -14,6 +15,7 @@ from taskweaver_ext.session.blocks.types import (
     LogOutput,
     Message,
     Output,
+    ProposedCode,
     QuestionOutput,
     SessionNotice,
     TextOutput,
@@ -24,6 +26,7 @@ __all__ = [
     "ArtifactOutput",
     "Attached",
     "Block",
+    "BlockNumbers",
     "Cell",
     "CellStatus",
     "DisplayOutput",
@@ -34,10 +37,12 @@ __all__ = [
     "Message",
     "Output",
     "OutputCollector",
+    "ProposedCode",
     "QuestionOutput",
     "SessionNotice",
     "TextOutput",
     "fold_blocks",
     "look_ahead",
+    "numbered",
     "read_blocks",
 ]

@@ -30,6 +30,7 @@ from taskweaver_ext.events.types import (
     TaskWeaverEvent,
 )
 from taskweaver_ext.roles.base.role import USER
+from taskweaver_ext.session.blocks.numbers import BlockNumbers
 from taskweaver_ext.session.blocks.outputs import MAX_OUTPUT_CHARS, OutputCollector
 from taskweaver_ext.session.blocks.post import PostFold
 from taskweaver_ext.session.blocks.types import (
@@ -111,18 +112,23 @@ def fold_blocks(
 
 
 class _SessionFold:
-    """The open posts of a session, and how many cells there were."""
+    """The open posts of a session, and the numbers of its code blocks."""
 
     def __init__(self, ahead: LookAhead, max_chars: int) -> None:
         self._ahead = ahead
         self._max_chars = max_chars
         self._posts: dict[PostId, PostFold] = {}
         self._ended: PostFold | None = None
-        self._cells = 0
+        self._numbers = BlockNumbers()
         self._has_started = False
 
     def receive(self, event: TaskWeaverEvent) -> Iterator[Block]:
         """Take an event, and tell what it completes."""
+        for told in self._numbers.announce(event):  # events of earlier versions have no numbers
+            self._receive_number(told)
+        if event.t is PostEventType.post_code_block:
+            self._receive_number(event)
+            return
         if self._ended is not None:
             # The event after the end of a post says what is left of it, or nothing does.
             post, self._ended = self._ended, None
@@ -144,6 +150,12 @@ class _SessionFold:
         posts, self._posts = self._posts, {}
         for post in posts.values():
             yield from self._told(post, how)
+
+    def _receive_number(self, event: TaskWeaverEvent) -> None:
+        if self._ended is not None and self._ended.post_id == event.post_id:
+            self._ended.receive(event)
+        else:
+            self._receive_post(event)
 
     def _receive_post(self, event: TaskWeaverEvent) -> None:
         assert event.post_id is not None
@@ -237,11 +249,10 @@ class _SessionFold:
         for display_id in post.outputs.display_ids:
             if found := self._ahead.updates.get(display_id):
                 post.outputs.update(found[1], found[0])
-        for block in post.blocks(self._cells + 1, how):
-            if isinstance(block, Cell):
-                self._cells += 1
-                if late := self._ahead.late.get(block.execution_id):
-                    block.outputs += late.outputs()
+        for block in post.blocks(how):
+            late = self._ahead.late.get(block.execution_id) if isinstance(block, Cell) else None
+            if isinstance(block, Cell) and late is not None:
+                block.outputs += late.outputs()
             yield block
 
     def _notice(

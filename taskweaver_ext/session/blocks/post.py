@@ -29,6 +29,7 @@ from taskweaver_ext.conversation import (
 from taskweaver_ext.events.types import (
     AnsweredExtra,
     AttachmentExtra,
+    CodeBlockExtra,
     CodeExecExtra,
     ExecutionEventExtra,
     ExecutionOutputExtra,
@@ -38,7 +39,6 @@ from taskweaver_ext.events.types import (
     RoleExtra,
     TaskWeaverEvent,
 )
-from taskweaver_ext.roles.base.role import USER
 from taskweaver_ext.roles.code_interpreter.shown_reply import EDITED, TEXT
 from taskweaver_ext.session.blocks.outputs import OutputCollector
 from taskweaver_ext.session.blocks.types import (
@@ -49,6 +49,7 @@ from taskweaver_ext.session.blocks.types import (
     DisplayOutput,
     LogOutput,
     Message,
+    ProposedCode,
     QuestionOutput,
     TextOutput,
 )
@@ -89,9 +90,9 @@ class PostFold:
         self, post_id: PostId, round_id: RoundId, role: RoleName, at: float, max_chars: int
     ) -> None:
         self.round_id = round_id
+        self.post_id = post_id
         self.execution_id = ExecutionId(post_id)
         self.outputs = OutputCollector(self.execution_id, max_chars)
-        self._post_id = post_id
         self._role = role
         self._at = at
         self._send_to = UNKNOWN_ROLE
@@ -104,6 +105,9 @@ class PostFold:
         self._finished: ExecutionFinished | None = None
         self._notices: list[str] = []
         self._questions: dict[str, QuestionOutput] = {}
+        self._block: CodeBlockExtra | None = None
+        """What is known of its code; None: there is none."""
+        self._proposed: list[ProposedCode] = []
 
     def receive(self, event: TaskWeaverEvent) -> None:
         """Take an event of the post."""
@@ -114,6 +118,8 @@ class PostFold:
                 self._message.append(event.msg)
             case PostEventType.post_attachment_update:
                 self._attach(event.msg, cast(AttachmentExtra, event.extra))
+            case PostEventType.post_code_block:
+                self._receive_number(event.msg, cast(CodeBlockExtra, event.extra))
             case PostEventType.post_code_exec:
                 self._show_in_panel(event.msg, cast(CodeExecExtra, event.extra))
             case PostEventType.post_execution_output:
@@ -132,7 +138,7 @@ class PostFold:
     def settle(self, details: NewPostExtra) -> None:
         """Let what the roles know of the post be its message: some may have been taken back."""
         post = details.get("post")
-        if post is not None and post["id"] == self._post_id and not self._error:
+        if post is not None and post["id"] == self.post_id and not self._error:
             self._message = [post["message"]]
 
     def ask(self, details: QuestionExtra) -> None:
@@ -153,16 +159,13 @@ class PostFold:
             if question.kind != "password":
                 question.answer = details.get("answer", "")
 
-    def blocks(
-        self, number: int, ended: Literal["ended", "lost", "still open"]
-    ) -> list[Message | Cell]:
+    def blocks(self, ended: Literal["ended", "lost", "still open"]) -> list[Message | Cell]:
         """Return what the post comes to, in the order in which it is read.
 
         Args:
-            number: Of the cell, if there is one.
             ended: Whether the post has ended, will never end, or may go on.
         """
-        cell = self._cell(number, ended)
+        cell = self._cell(ended)
         text = "".join(self._message)
         attached = self._attached(cell)
         if cell is None:
@@ -184,6 +187,13 @@ class PostFold:
         attachment.pieces.append(text)
         attachment.extra = details["extra"]
         attachment.is_complete = details["is_end"]
+
+    def _receive_number(self, code: str, details: CodeBlockExtra) -> None:
+        if details["part"] == 0:
+            self._block = details
+            return
+        number, language = details["number"], details["language"]
+        self._proposed.append(ProposedCode(number=number, language=language, code=code))
 
     def _show_in_panel(self, text: str, details: CodeExecExtra) -> None:
         part = details["sub_type"]
@@ -256,19 +266,21 @@ class PostFold:
             send_to=self._send_to,
             text=text,
             round_id=self.round_id,
-            post_id=self._post_id,
+            post_id=self.post_id,
             at=self._at,
             attachments=tuple(attached),
             is_error=bool(self._error) and text == self._error,
+            proposed=tuple(self._proposed) if text else (),
         )
 
-    def _cell(self, number: int, ended: Literal["ended", "lost", "still open"]) -> Cell | None:
+    def _cell(self, ended: Literal["ended", "lost", "still open"]) -> Cell | None:
+        block = self._block
         written = self._last(AttachmentType.reply_content)
         panel_code = "".join(self._panel.get("code_exec.code", ()))
         code = written.text if written else panel_code
         language = self._text(AttachmentType.reply_type).strip() or self._panel_language
         outputs = self.outputs.outputs()
-        if language == TEXT or not (code or outputs or self._began_at is not None):
+        if block is None or language == TEXT or not (code or outputs or self._began_at is not None):
             return None
         finished = self._finished
         report = self._text(AttachmentType.execution_result)
@@ -276,13 +288,13 @@ class PostFold:
             outputs = [TextOutput(stream="stdout", text=report)]
         status = self._status(ended)
         return Cell(
-            number=number,
-            language=language or "python",
+            number=block["number"],
+            language=language or block["language"],
             code=code,
-            by="person" if self._role == USER else "agent",
+            by=block["by"],
             role=self._role,
             round_id=self.round_id,
-            post_id=self._post_id,
+            post_id=self.post_id,
             execution_id=self.execution_id,
             at=self._began_at or self._at,
             outputs=outputs,
@@ -297,6 +309,7 @@ class PostFold:
             report=report,
             objective="".join(self._panel.get("code_exec.objective", ())),
             program="".join(self._panel.get("code_exec.program.name", ())),
+            repeats=block.get("repeats"),
         )
 
     def _status(self, ended: Literal["ended", "lost", "still open"]) -> CellStatus:

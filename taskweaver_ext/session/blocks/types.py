@@ -115,6 +115,16 @@ class Attached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedCode:
+    """A block of code in the text of an answer, which has not run."""
+
+    number: int
+    """Counts together with those of cells."""
+    language: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """What a person or a role said."""
 
@@ -131,6 +141,8 @@ class Message:
     """The names of files that were added to the working directory for it."""
     is_error: bool = False
     """Whether the text says why the role came to nothing."""
+    proposed: tuple[ProposedCode, ...] = ()
+    """The blocks of code in the text of an answer, in their order."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,7 +150,7 @@ class Cell:
     """Code, who wrote it, and what came of it."""
 
     number: int
-    """Counts the cells of the session from 1, those that did not run included."""
+    """Counts the blocks of code of the session from 1, those that did not run included."""
     language: str
     code: str
     """The code that ran: where a person has edited it, the edited one."""
@@ -165,6 +177,8 @@ class Cell:
     """What a model was told about the outcome."""
     objective: str = ""
     program: str = ""
+    repeats: int | None = None
+    """The number of the block that a person ran again with it."""
 
     @property
     def has_run(self) -> bool:
