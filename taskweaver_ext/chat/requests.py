@@ -28,6 +28,7 @@ COMMANDS = {
     "info": "show session, model, folders and what was used",
     "mode": "[agent|python|shell]  what a line without a prefix is",
     "expand": "[NUMBER]  show collapsed output in full",
+    "markdown": "[agent|python|shell] [on|off]|NUMBER  draw what comes, or a block, as Markdown",
     "history": "show what was typed",
     "artifacts": "show the files that were made",
     "auto": "[on|off]  tell the agent what `>` and `!` lines do",

@@ -25,6 +25,7 @@ from taskweaver_ext.config import settings as config
 from taskweaver_ext.config import variables
 from taskweaver_ext.console.chat import LOCAL_KERNEL, WELCOME, ConsoleChat
 from taskweaver_ext.console.display import Display
+from taskweaver_ext.console.markdown_use import MarkdownUse
 from taskweaver_ext.console.piped_chat import PipedChat, PlainTranscript
 from taskweaver_ext.console.request_runner import RequestRunner, Resumption
 from taskweaver_ext.console.screen import PlainScreen, TerminalScreen
@@ -80,9 +81,15 @@ def _chat_on_terminal(source: ProjectSessions, settings: config.Config, resume: 
         history_path=history_path,
         first_words=f"{WELCOME}\n{LOCAL_KERNEL}" if is_local and is_first_chat else WELCOME,
         resume=resume,
+        markdown=_markdown_use(settings),
     )
     with SignalWatch() as signals:
         return chat.run(signals.pass_to)
+
+
+def _markdown_use(settings: config.Config) -> MarkdownUse:
+    console = settings.console
+    return MarkdownUse(console.markdown_agent, console.markdown_python, console.markdown_shell)
 
 
 def _chat_through_pipes(source: ProjectSessions, resume: Resumption) -> int:

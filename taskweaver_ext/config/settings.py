@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar, get_type_hints
 
+from taskweaver_ext.config.console import ConsoleConfig
 from taskweaver_ext.config.data_files import parse_json
 from taskweaver_ext.config.reader import SettingsReader
 from taskweaver_ext.config.sandbox import SandboxSettings
@@ -284,6 +285,7 @@ class Config:
     workspace: WorkspaceConfig = field(default_factory=WorkspaceConfig)
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     tracing: TracingConfig = field(default_factory=TracingConfig)
+    console: ConsoleConfig = field(default_factory=ConsoleConfig)
 
 
 def load(

@@ -12,6 +12,7 @@ from taskweaver_ext.chat.requests import parse_request
 from taskweaver_ext.console.commands import Commands
 from taskweaver_ext.console.completion import ChatCompleter
 from taskweaver_ext.console.display import Display
+from taskweaver_ext.console.markdown_use import MarkdownUse
 from taskweaver_ext.console.output_block import OPEN_LINES
 from taskweaver_ext.console.prompt import Prompt, QuestionRefusedError
 from taskweaver_ext.console.request_runner import (
@@ -52,6 +53,7 @@ class ConsoleChat:
         history_path: Path | None = None,
         first_words: str = WELCOME,
         resume: Resumption = NOT_RESUMED,
+        markdown: MarkdownUse | None = None,
     ) -> None:
         """Prepare a chat; its first session is made by `run`.
 
@@ -59,11 +61,13 @@ class ConsoleChat:
             history_path: Where what is typed is kept; None for nowhere.
             first_words: What a person reads above the first prompt.
             resume: The session to continue.
+            markdown: What is drawn as Markdown at first.
         """
         painter = Painter(has_color)
         completer = ChatCompleter(lambda: self._prompt.mode, self._find_names)
         self._prompt = Prompt(painter, history_path, completer)
         transcript = Transcript(*screen.size(), painter, open_lines=OPEN_LINES)
+        transcript.markdown = markdown or MarkdownUse()
         self._display = Display(screen, transcript, self._prompt)
         self._source = source
         self._first_words = first_words

@@ -13,6 +13,8 @@ from typing import Protocol, cast, get_args
 from taskweaver_ext.chat.requests import COMMANDS, MODES, Mode, Request
 from taskweaver_ext.chat.session_table import session_table
 from taskweaver_ext.config.settings import ApprovalMode
+from taskweaver_ext.console.markdown_command import USAGE as MARKDOWN_USAGE
+from taskweaver_ext.console.markdown_command import redraw_as_markdown, set_markdown
 from taskweaver_ext.console.request_runner import RequestRunner
 from taskweaver_ext.console.rows import RED, YELLOW
 from taskweaver_ext.errors import TaskWeaverError
@@ -63,6 +65,7 @@ class Commands:
             "info": self._info,
             "mode": self._mode,
             "expand": self._expand,
+            "markdown": self._markdown,
             "history": self._history,
             "artifacts": self._artifacts,
             "auto": self._auto,
@@ -218,6 +221,12 @@ class Commands:
             raise UsageError("/expand [NUMBER] shows collapsed output; the notice has its number.")
         if not self._runner.display.expand(int(arguments) if arguments else None):
             raise UsageError("Nothing like that was collapsed, or it is no longer kept.")
+
+    def _markdown(self, arguments: str) -> None:
+        if arguments.isdecimal():
+            redraw_as_markdown(int(arguments), self._runner.session, self._runner.display)
+        elif not set_markdown(arguments, self._runner.display):
+            raise UsageError(MARKDOWN_USAGE)
 
     def _history(self, _arguments: str) -> None:
         self._say("\n".join(self._input.history[-_MAX_HISTORY_LINES:]))

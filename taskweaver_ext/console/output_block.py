@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import IO
 
 from taskweaver_ext.ces.execution.results import StreamName
+from taskweaver_ext.console.markdown import Drawing
+from taskweaver_ext.console.markdown_stream import MarkdownStream
 from taskweaver_ext.console.open_items import Item, OpenItems
 from taskweaver_ext.console.rows import (
     DIM,
@@ -103,6 +105,7 @@ class OutputBlock:
         rows_in_full: int = ROWS_IN_FULL,
         open_lines: int = 0,
         frames: Mapping[StreamName, str] = FRAMES,
+        is_markdown: bool = False,
     ) -> None:
         """Begin without output.
 
@@ -111,7 +114,9 @@ class OutputBlock:
             rows_in_full: From here on output is collapsed.
             open_lines: How many lines at the end can still be replaced or cleared.
             frames: What rows of each stream begin with.
+            is_markdown: Whether standard output is drawn as Markdown.
         """
+        self._is_markdown = is_markdown
         self.width = width
         self.number = number
         self.hidden: HiddenLines | None = None
@@ -166,7 +171,8 @@ class OutputBlock:
 
     def break_line(self, stream: StreamName) -> list[str]:
         """Return the rows of a line that is not complete; what follows begins another."""
-        return self._receive(stream, self._folders[stream].close())
+        rows = self._receive(stream, self._folders[stream].close())
+        return rows + (self._end_markdown() if stream == "stdout" else [])
 
     def close(self) -> list[str]:
         """Return the last rows: lines that were never completed, and the end of what is hidden."""
@@ -189,6 +195,8 @@ class OutputBlock:
             for line in item.lines
             for row in self._framed(item.stream, line)
         ]
+        for line in self._markdown.open_lines[-height:] if self._markdown is not None else ():
+            rows += self._framed("stdout", line)
         for stream, folder in self._folders.items():
             for line in folder.open_lines:
                 rows += self._framed(stream, line)[-PARTIAL_ROWS:]
@@ -202,6 +210,11 @@ class OutputBlock:
             stream: LineFolder(self._painter.has_color, max_line_chars=self._line_chars)
             for stream in ("stdout", "stderr")
         }
+        self._markdown = MarkdownStream(self._drawing) if self._is_markdown else None
+
+    @property
+    def _drawing(self) -> Drawing:
+        return Drawing(self.width - len(OUTPUT), self._painter.has_color, is_framed=True)
 
     def _break_lines(self) -> list[str]:
         return [row for stream in self._folders for row in self.break_line(stream)]
@@ -213,7 +226,19 @@ class OutputBlock:
             self._begin_lines()
 
     def _receive(self, stream: StreamName, lines: list[str]) -> list[str]:
-        return self._finish(self._open.add_lines(stream, lines))
+        rows: list[str] = []
+        if self._markdown is not None and lines:
+            if stream == "stdout":
+                self._markdown.drawing = self._drawing
+                lines = [row for line in lines for row in self._markdown.feed(line)]
+            else:
+                rows = self._end_markdown()
+        return rows + self._finish(self._open.add_lines(stream, lines))
+
+    def _end_markdown(self) -> list[str]:
+        """Draw what waits for the end of its block."""
+        drawn = self._markdown.close() if self._markdown is not None else []
+        return self._finish(self._open.add_lines("stdout", drawn))
 
     def _finish(self, items: Iterable[Item]) -> list[str]:
         return [row for item in items for row in self._finished_rows(item.stream, item.lines)]

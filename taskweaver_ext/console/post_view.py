@@ -17,6 +17,7 @@ from taskweaver_ext.ces.execution.events import (
     OutputCleared,
 )
 from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
+from taskweaver_ext.console.answer_view import AnswerView
 from taskweaver_ext.console.execution_notes import ExecutionNotes
 from taskweaver_ext.console.output_block import OutputBlock
 from taskweaver_ext.console.panel_text import (
@@ -63,14 +64,17 @@ class PostView:
         role: RoleName,
         width: int,
         painter: Painter,
-        new_output: Callable[[int], OutputBlock],
+        new_output: Callable[[int, str], OutputBlock],
         plans: PlanFilter,
+        new_answer: Callable[[int], AnswerView] | None = None,
     ) -> None:
         """Begin a post of a role.
 
         Args:
-            new_output: Makes a block for the output of an execution, for a width.
+            new_output: Makes a block for the output of code, for a width and a language.
             plans: Knows the plans of the round so far.
+            new_answer: Makes a view of an answer while it is written, for a width; without it
+                the answer is returned at the end.
         """
         self.role = role
         self.rows: list[str] = []
@@ -81,6 +85,8 @@ class PostView:
         self._width = width
         self._painter = painter
         self._new_output = new_output
+        self._new_answer = new_answer
+        self._answer: AnswerView | None = None
         self._has_frame = False
         self._open: TextBlock | OutputBlock | None = None
         self._open_key: AttachmentId | ExecutionId | str = ""
@@ -118,6 +124,8 @@ class PostView:
         self._width = width
         if self._open is not None:
             self._open.width = width
+        if self._answer is not None:
+            self._answer.resize(width)
 
     def attach(self, text: str, extra: AttachmentExtra) -> None:
         """Show the next piece of an attachment."""
@@ -199,9 +207,12 @@ class PostView:
         if not self.message:
             self._end_plan()
             self._finish_open()
-        if not self._is_of_user:
-            self._begin_frame()
+            self._begin_answer()
         self.message += text
+        if self._answer is not None:
+            self.rows += self._answer.feed(text)
+        elif not self._is_of_user:
+            self._begin_frame()
 
     def item(self, label: str, text: str, *, color: str = "") -> None:
         """Show a complete labelled text."""
@@ -211,6 +222,7 @@ class PostView:
 
     def fail(self, message: str) -> None:
         """Show why the post came to nothing."""
+        self._end_answer()
         self.message = ""
         self.item("error", message, color=RED)
 
@@ -218,6 +230,8 @@ class PostView:
         """Close the frame; return the answer when the post has one for the user."""
         self._end_plan()
         self._finish_open()
+        if self._end_answer():
+            return None
         if not self._has_frame and (self._is_of_user or self.send_to == UNKNOWN_ROLE):
             return None
         self._begin_frame()
@@ -227,14 +241,13 @@ class PostView:
         is_answer = self.send_to == USER
         if self.message and not is_answer and not self._has_output:
             self.rows += self._message_rows(self.message)
-        if self._timings:
-            self.rows.append(self._painter.paint(f"{OUTPUT}({self._timings})", DIM))
-        self._show_end("" if self.send_to == UNKNOWN_ROLE else f"sending message to {self.send_to}")
+        self._close_frame()
         return self.message if is_answer else None
 
     def cut_off(self) -> None:
         """Close the frame of a post that will not go on."""
         self._finish_open()
+        self._end_answer()
         if self._has_frame:
             self._show_end("")
 
@@ -245,10 +258,33 @@ class PostView:
                 return self._open.live_rows()[-height:]
             case OutputBlock():
                 return self._open.live_rows(height)
+            case None if self._answer is not None:
+                return self._answer.live_rows(height)
             case None if self.message and self._has_frame:
                 return self._message_rows(self.message[-4000:])[-min(height, _PREVIEW_ROWS) :]
             case _:
                 return []
+
+    def _begin_answer(self) -> None:
+        """Show an answer to the user below the frame while it is written."""
+        if self.send_to != USER or self._is_of_user or self._new_answer is None:
+            return
+        self._close_frame()
+        self._answer = self._new_answer(self._width)
+
+    def _end_answer(self) -> bool:
+        """Show what is left of the answer; False when there was none."""
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            self.rows += answer.close()
+        return answer is not None
+
+    def _close_frame(self) -> None:
+        self._begin_frame()
+        if self._timings:
+            self.rows.append(self._painter.paint(f"{OUTPUT}({self._timings})", DIM))
+        self._show_end("" if self.send_to == UNKNOWN_ROLE else f"sending message to {self.send_to}")
+        self._has_frame = False
 
     def _output_block(self, execution_id: ExecutionId) -> OutputBlock:
         """The block of an execution, which is open from now on."""
@@ -256,7 +292,8 @@ class PostView:
         self._has_output = True
         if not isinstance(self._open, OutputBlock) or self._open_key != execution_id:
             self._finish_open()
-            self._open, self._open_key = self._new_output(self._width), execution_id
+            self._open = self._new_output(self._width, self._language())
+            self._open_key = execution_id
         return self._open
 
     def _begin_frame(self) -> None:

@@ -38,7 +38,7 @@ _ERASE_ALL_FROM_HERE = f"{_ERASE_REST_OF_LINE}\x1b[C{_ERASE_BELOW}\r"
 scrollback; hence the step to the right."""
 _ROWS_PER_WRITE = 1000
 _PLAIN_FRAMES = dict(
-    zip("│├╰╭─►●▸┊╌⋯…◆⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|+++->*>:-~~*" + "|/-\\" * 2 + "|/", strict=True)
+    zip("│├╰╭─═•►●▸┊╌⋯…◆⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|+++-=*>*>:-~~*" + "|/-\\" * 2 + "|/", strict=True)
 )
 """What stands for the characters of our own where a terminal does not have them."""
 _FIT = "taskweaver-fit"

@@ -12,9 +12,10 @@ from typing import Literal, cast
 
 from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.ces.execution.results import StreamName
+from taskweaver_ext.console.answer_view import AnswerView
 from taskweaver_ext.console.inbox import StopStage
 from taskweaver_ext.console.late_output_view import LateOutputView
-from taskweaver_ext.console.markdown import markdown_rows
+from taskweaver_ext.console.markdown_use import MarkdownUse
 from taskweaver_ext.console.output_block import (
     FRAMES,
     ROWS_IN_FULL,
@@ -72,7 +73,7 @@ class Transcript(SessionEventHandlerBase):
             rows_in_full: How much output of an execution is shown before it is collapsed.
             open_lines: How many lines of running code stay among the live rows, where they can
                 still be replaced or cleared.
-            on_answer: Takes answers for the user; without it they are drawn as Markdown.
+            on_answer: Takes answers for the user; without it they are drawn while they come.
             can_expand: Whether a person can ask for what was collapsed.
         """
         self.rows: list[str] = []
@@ -81,6 +82,8 @@ class Transcript(SessionEventHandlerBase):
         """How what runs is being ended, if it is."""
         self.painter = painter
         """What rows are coloured with."""
+        self.markdown = MarkdownUse()
+        """What is drawn as Markdown from now on."""
         self._expandable: deque[OutputBlock] = deque()
         """Outputs that may have been collapsed, oldest first."""
         self._width = width
@@ -88,13 +91,18 @@ class Transcript(SessionEventHandlerBase):
         self._rows_in_full = rows_in_full
         self._open_lines = open_lines
         self._can_expand = can_expand
-        self._on_answer = on_answer or self._draw_answer
+        self._on_answer = on_answer
         self._posts: dict[PostId, PostView] = {}
         self._late = LateOutputView(painter, self._new_late_output)
         self._step = ""
         self._plans = PlanFilter()
         self._failure = ""
         self._output_count = 0
+
+    @property
+    def width(self) -> int:
+        """How many columns there are."""
+        return self._width
 
     def resize(self, width: int, height: int) -> None:
         """Draw for another size from now on."""
@@ -122,7 +130,12 @@ class Transcript(SessionEventHandlerBase):
             self._late.end_frame()
             role = cast(RoleExtra, extra)["role"]
             self._posts[post_id] = PostView(
-                role, self._width, self.painter, self._new_open_output, self._plans
+                role,
+                self._width,
+                self.painter,
+                self._new_open_output,
+                self._plans,
+                None if self._on_answer else self._new_answer,
             )
         post = self._posts.get(post_id)
         if post is None:
@@ -223,16 +236,22 @@ class Transcript(SessionEventHandlerBase):
             block.forget()
         self._expandable.clear()
 
-    def _new_open_output(self, width: int) -> OutputBlock:
+    def _new_open_output(self, width: int, language: str) -> OutputBlock:
         # More open lines than are seen would only come to light when they are final.
         open_lines = min(self._open_lines, max(0, self._height // 2 - 1))
-        return self._new_output(width, FRAMES, open_lines)
+        is_markdown = self.markdown.is_on_for(language)
+        return self._new_output(width, FRAMES, open_lines, is_markdown=is_markdown)
 
     def _new_late_output(self, frames: Mapping[StreamName, str]) -> OutputBlock:
         return self._new_output(self._width, frames, open_lines=0)
 
     def _new_output(
-        self, width: int, frames: Mapping[StreamName, str], open_lines: int
+        self,
+        width: int,
+        frames: Mapping[StreamName, str],
+        open_lines: int,
+        *,
+        is_markdown: bool = False,
     ) -> OutputBlock:
         self._output_count += 1
         block = OutputBlock(
@@ -242,6 +261,7 @@ class Transcript(SessionEventHandlerBase):
             rows_in_full=self._rows_in_full,
             open_lines=open_lines,
             frames=frames,
+            is_markdown=is_markdown,
         )
         self._expandable.append(block)
         if len(self._expandable) > MAX_EXPANDABLE:
@@ -260,12 +280,16 @@ class Transcript(SessionEventHandlerBase):
         self._collect_from(post)
         del self._posts[post_id]
         self._late.remember(post_id, post.title)
-        if answer is not None:
+        if answer is None:
+            return
+        if self._on_answer is not None:
             self._on_answer(answer)
+        else:
+            view = self._new_answer(self._width)
+            self.rows += [*view.feed(answer), *view.close()]
 
-    def _draw_answer(self, answer: str) -> None:
-        drawn = markdown_rows(answer, self._width, has_color=self.painter.has_color)
-        self.rows += ["", *drawn, ""]
+    def _new_answer(self, width: int) -> AnswerView:
+        return AnswerView(width, self.painter, is_markdown=self.markdown.agent)
 
     def _status_row(self, post: PostView | None, seconds: float) -> str:
         spinner = _SPINNER[int(seconds * _SPINNER_FRAMES_PER_SECOND) % len(_SPINNER)]

@@ -1,31 +1,214 @@
-"""Answers drawn as Markdown."""
+"""Answers and displays drawn as Markdown, whole and while they are written."""
 
 from __future__ import annotations
 
-from taskweaver_ext.console.markdown import markdown_rows
+import itertools
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taskweaver_ext.console.markdown import MAX_CHARS, Drawing, markdown_rows
+from taskweaver_ext.console.markdown_stream import MarkdownStream
+from taskweaver_ext.console.rows import UnframedRow, cell_width
+from taskweaver_ext.text.terminal import row_text
+from tests.support.growth import growth
+from tests.support.hostile_text import EVIL, complaints_about
+
+EVERYTHING = """\
+# A *title*
+
+Some **bold** words and `code`, then [a link](https://example.com/page) and <https://a.b/>.
+They go on in a second line.
+
+### Deeper
+
+1. one
+2. two
+   - inner words that are many, so that they have to be wrapped
+     ```sh
+     ls
+
+     pwd
+     ```
+
+10) other
+
+* loose
+
+* items
+
+> said
+> > before
+
+```python
+def f(x):
+    return "a" + x  # why
+```
+
+---
+
+| name | what | count |
+|:-----|:----:|------:|
+| 好的 | a long description that is wrapped where there is no room | 1 |
+| b \\| c | x<br>y | 22 |
+
+![a picture](http://x/y.png) ~~gone~~
+"""
+WIDTHS = (80, 40, 20)
 
 
-def test_headings_lists_and_code_are_drawn_within_the_width() -> None:
-    text = "# Title\n\n* " + "word " * 30 + "\n\n```python\nprint(1)\n```"
-
-    rows = markdown_rows(text, 40, has_color=False)
-
-    assert all(len(row) <= 40 for row in rows)
-    assert any("Title" in row for row in rows)
-    assert any("print(1)" in row for row in rows)
-    assert not any("```" in row or "\x1b" in row for row in rows)
+def fed(text: str, drawing: Drawing) -> list[str]:
+    stream = MarkdownStream(drawing)
+    rows = [row for line in text.split("\n") for row in stream.feed(line)]
+    return [*rows, *stream.close()]
 
 
-def test_nothing_in_an_answer_drives_the_terminal() -> None:
-    rows = markdown_rows("a\x1b[2Jb \x1b]0;t\x07[x](http://y/)", 40, has_color=True)
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("is_framed", [True, False])
+def test_everything_fits_the_width_and_nothing_is_lost(width: int, is_framed: bool) -> None:
+    rows = Drawing(width, has_color=False, is_framed=is_framed).rows(EVERYTHING)
 
-    drawn = "".join(rows)
-    assert "\x1b[2J" not in drawn
-    assert "\x1b]" not in drawn
-    assert "http://y/" in drawn
+    assert all(
+        cell_width(row) <= width or (isinstance(row, UnframedRow) and not is_framed) for row in rows
+    )
+    words = "".join("".join(rows).split())
+    for word in ("title", "https://example.com/page", "https://a.b/", "pwd", "#why", "http://x/y"):
+        assert word in words
+    assert not any("```" in row for row in rows)
+
+
+def test_structure_is_to_be_seen_without_colors() -> None:
+    rows = markdown_rows(EVERYTHING, 80, has_color=False)
+
+    assert rows[:2] == ["A _title_", "═════════"]
+    assert "Some *bold* words and `code`, then a link (https://example.com/page) and" in rows
+    assert rows[rows.index("### Deeper") + 2 :][:3] == [
+        "1. one",
+        "2. two",
+        "   • inner words that are many, so that they have to be wrapped",
+    ]
+    assert "│ │ before" in rows
+    assert '        return "a" + x  # why' in rows
+    assert rows[rows.index("─" * 40) + 2 :][:5] == [
+        "name                             what                             count",
+        "─────  ─────────────────────────────────────────────────────────  ─────",
+        "好的   a long description that is wrapped where there is no room      1",
+        "b | c                              x                                 22",
+        "                                   y",
+    ]
+
+
+def test_words_and_code_have_their_colors() -> None:
+    rows = markdown_rows("**b** *i* `c`\n\n```python\nreturn 1\n```", 80, has_color=True)
+
+    assert rows[0] == "\x1b[1mb\x1b[0m \x1b[3mi\x1b[0m \x1b[36mc\x1b[0m"
+    assert rows[2] == "    \x1b[35mreturn\x1b[0m \x1b[36m1\x1b[0m"
+
+
+def test_a_table_without_room_for_columns_is_told_as_lists() -> None:
+    table = "| first | second | third |\n|--|--|--|\n| aaaaaaaaa | bbbbbbbbb | ccccccccc |\n"
+
+    assert markdown_rows(table, 20, has_color=False) == [
+        "first: aaaaaaaaa",
+        "second: bbbbbbbbb",
+        "third: ccccccccc",
+    ]
+
+
+def test_a_word_wider_than_the_screen_stays_whole_where_there_is_no_frame() -> None:
+    address = "https://example.com/" + "path/" * 30
+
+    rows = markdown_rows(f"See <{address}> now.", 40, has_color=False)
+
+    assert f"{address}" in rows
+    assert isinstance(rows[rows.index(address)], UnframedRow)
+    assert "now." in rows
+    framed = Drawing(40, has_color=False, is_framed=True).rows(f"See <{address}> now.")
+    assert all(len(row) <= 40 for row in framed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        EVIL,
+        f"# {EVIL}",
+        f"| {EVIL} | b |\n|---|---|\n| {EVIL} | {EVIL} |",
+        f"```{EVIL}\n{EVIL}\n```",
+        f"[x](<http://{EVIL}>) ![{EVIL}](<{EVIL}>)",
+        f"`{EVIL}` **{EVIL}**",
+        "&#27;]0;title&#7; &#x9b;2J &#8238;",
+        "a\x1b[2Jb \x1b]0;t\x07[x](http://y/)",
+    ],
+)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_in_a_text_drives_the_terminal(text: str, width: int) -> None:
+    rows = [row_text(row) for row in markdown_rows(text, width, has_color=True)]
+
+    assert complaints_about("\n".join(rows).encode()) == []
+    assert "]8;" not in "".join(rows)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_block_by_block_it_is_drawn_as_in_one_piece(width: int) -> None:
+    drawing = Drawing(width, has_color=True)
+
+    assert fed(EVERYTHING, drawing) == drawing.rows(EVERYTHING)
+
+
+def test_blocks_are_drawn_as_soon_as_they_are_complete() -> None:
+    stream = MarkdownStream(Drawing(80, has_color=False))
+
+    assert stream.feed("# One") == ["One", "═══"]
+    assert stream.feed("") == []
+    assert stream.feed("two") == []
+    assert stream.open_lines == ["two"]
+    assert stream.feed("```") == []
+    assert stream.feed("x = 1") == []
+    assert stream.feed("```") == ["", "two", "", "    x = 1"]
+    assert stream.feed("- a") == []
+    assert stream.feed("") == []
+    assert stream.feed("- b") == []
+    assert stream.feed("") == []
+    assert stream.feed("end") == ["", "• a", "", "• b"]
+    assert stream.close() == ["", "end"]
+
+
+def test_code_without_an_end_is_drawn_in_pieces_that_stay_code() -> None:
+    stream = MarkdownStream(Drawing(80, has_color=False))
+    lines = ["```", *["# no heading " + "x" * 50] * (2 * MAX_CHARS // 60), "```", "# Heading"]
+
+    rows = [row for line in lines for row in stream.feed(line)] + stream.close()
+
+    assert rows[:-3] == ["    # no heading " + "x" * 50] * (len(lines) - 3)
+    assert rows[-2:] == ["Heading", "═══════"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.text(alphabet="ab 1.-*_`~#>|[]()<>!\\\n\t好e\u0301\x1b", max_size=200), st.integers(1, 50)
+)
+def test_any_text_can_be_drawn_at_any_width(text: str, width: int) -> None:
+    for is_framed in (True, False):
+        drawing = Drawing(width, has_color=True, is_framed=is_framed)
+        for row in itertools.chain(drawing.rows(text), fed(text, drawing)):
+            assert "\n" not in row
 
 
 def test_an_endless_answer_is_shown_as_it_is() -> None:
     rows = markdown_rows("**x**\n" * 100_000, 40, has_color=False)
 
     assert rows[0] == "**x**"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["word *and* `code`", "- item", "> quote", "[[*_"],
+)
+def test_the_time_is_in_proportion_to_the_text(line: str) -> None:
+    def start() -> Callable[[str], object]:
+        return lambda text: fed(text, Drawing(40, has_color=True))
+
+    text = f"{line}\n" * 5_000
+    assert growth(start, [text], [text * 2]) < 3

@@ -221,6 +221,39 @@ def test_a_plan_is_shown_again_only_when_it_has_changed(
     ]
 
 
+def test_an_answer_appears_block_by_block_while_it_is_written(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("Planner")
+    post.update_send_to("User")
+    post.update_message("# Found\n\nIt is **the", is_end=False)
+    first = transcript.pop_rows()
+    live = transcript.live_rows(0)[:-1]
+    post.update_message(" tide**.\n\n- a\n- b", is_end=False)
+    second = transcript.pop_rows()
+    post.update_message("\n")
+    post.end()
+
+    assert first[:2] == [" ╭───< Planner >", " ╰──● sending message to User"]
+    assert first[2:] == ["", "Found", "═════"]
+    assert live == ["It is **the"]
+    assert second == ["", "It is *the tide*."]
+    assert transcript.pop_rows() == ["", "• a", "• b", ""]
+
+
+def test_an_answer_that_fails_midway_stays_as_it_came(
+    transcript: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("Planner")
+    post.update_send_to("User")
+    post.update_message("One **half", is_end=False)
+    post.error("The model is gone.")
+    post.end()
+
+    rows = transcript.pop_rows()
+    assert rows.index("One **half") < rows.index(" ├─► [error] The model is gone.")
+
+
 def test_an_answer_is_drawn_as_markdown(
     transcript: Transcript, emitter: SessionEventEmitter
 ) -> None:
@@ -233,10 +266,10 @@ def test_an_answer_is_drawn_as_markdown(
         " ╭───< Planner >",
         " ╰──● sending message to User",
         "",
-        "Done, see",
+        "*Done*, see",
         "",
-        " • one",
-        " • two link (http://x/)",
+        "• one",
+        "• two link (http://x/)",
         "",
     ]
 
