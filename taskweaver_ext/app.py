@@ -19,6 +19,7 @@ from taskweaver_ext.closing import Closeable
 from taskweaver_ext.config import settings as configuration
 from taskweaver_ext.config.settings import Config, ReplyForm, TracingConfig
 from taskweaver_ext.errors import ConfigError, SessionError
+from taskweaver_ext.events.dispatcher import MAX_KEPT_BYTES
 from taskweaver_ext.llm.chat_model import ChatModel
 from taskweaver_ext.llm.factory import create_chat_model
 from taskweaver_ext.llm.model_settings import ApiType, ModelSettings
@@ -136,10 +137,17 @@ class ModelPool:
 class _Parts(Module):
     """How the parts of an application are made of its settings."""
 
-    def __init__(self, config: Config, model: ChatModel | None, reply_form: ReplyForm) -> None:
+    def __init__(
+        self,
+        config: Config,
+        model: ChatModel | None,
+        reply_form: ReplyForm,
+        kept_event_bytes: int,
+    ) -> None:
         self._config = config
         self._model = model
         self._reply_form = reply_form
+        self._kept_event_bytes = kept_event_bytes
         self.environment: Environment | None = None
         """Made with the first session; commands that need none do not pay for it."""
 
@@ -195,6 +203,7 @@ class _Parts(Module):
             },
             reply_form=self._reply_form,
             traces=_make_traces(config.tracing, models),
+            kept_event_bytes=self._kept_event_bytes,
         )
 
 
@@ -214,6 +223,7 @@ class TaskWeaverApp(Closeable):
         model: ChatModel | None = None,
         reply_form: ReplyForm | None = None,
         defaults: Mapping[str, object] | None = None,
+        kept_event_bytes: int = MAX_KEPT_BYTES,
     ) -> None:
         """Read the settings of a project.
 
@@ -224,6 +234,7 @@ class TaskWeaverApp(Closeable):
             model: Used instead of the one that is set, for demonstrations and tests.
             reply_form: How the model replies; None: as `code_interpreter.reply_form` says.
             defaults: Settings that all others win over.
+            kept_event_bytes: How much of its newest events each session keeps in memory.
 
         Raises:
             ConfigError: Some settings cannot be used.
@@ -242,7 +253,7 @@ class TaskWeaverApp(Closeable):
         remove_old_folders(workspace.workspace_path, workspace.keep_days)
         remove_abandoned_folders([workspace.workspace_path])
         form = reply_form or self.config.code_interpreter.reply_form
-        self._parts = _Parts(self.config, model, form)
+        self._parts = _Parts(self.config, model, form, kept_event_bytes)
         self._injector = Injector(self._parts, auto_bind=False)
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}

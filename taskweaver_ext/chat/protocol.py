@@ -206,9 +206,9 @@ def reply_line(kind: ReplyKind, caller: Caller, **details: Any) -> str:  # noqa:
     return json_line({**values, **details}, _COMPACT)
 
 
-def first_line(session_id: str) -> str:
+def first_line(session_id: str, **details: Any) -> str:  # noqa: ANN401 - JSON
     """Return the line that everything begins with."""
-    return json_line({"protocol": PROTOCOL, "session_id": session_id}, _COMPACT)
+    return json_line({"protocol": PROTOCOL, "session_id": session_id, **details}, _COMPACT)
 
 
 def _read_object(line: bytes) -> dict[str, Any]:

@@ -25,6 +25,7 @@ PROGRAM = "taskweaver-ext"
 COMMANDS = {
     "chat": "Talk to the agent, run Python and shell, and watch it all (the default).",
     "ask": "Have one request done, and exit.",
+    "serve": "Serve the sessions to a browser and to other programs.",
     "sessions": "List, show, export, import, replay and delete the sessions of a project.",
     "run": "Run Python code and show its output as it happens.",
     "exec": "Run one program in any language and pass on what it writes.",

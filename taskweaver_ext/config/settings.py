@@ -247,6 +247,29 @@ class TracingConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """What `taskweaver-ext serve` allows its clients."""
+
+    idle_minutes: float = field(default=60.0, metadata={"at_least": 0})
+    """After how long without work a session is put away, its kernel with it; 0: never."""
+    history_mb: int = field(default=64, metadata={"at_least": 1})
+    """How much of the newest events is kept in memory, of all sessions together; older ones come
+    from the disk."""
+    max_sessions: int = field(default=100, metadata={"at_least": 1})
+    """How many run at the same time."""
+    max_connections: int = field(default=500, metadata={"at_least": 1})
+    """How many streams of events, and how many requests, are open at the same time."""
+    max_body_mb: int = field(default=4, metadata={"at_least": 1})
+    """How large a request may be that is no upload."""
+    max_upload_mb: int = field(default=1024, metadata={"at_least": 1})
+    """How large an uploaded file may be."""
+    requests_per_second: int = field(default=200, metadata={"at_least": 1})
+    """Of one client address, after a burst of twice as many."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names by which clients may call this machine, besides its own and its addresses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LlmConfig:
     """What is set about models, as it was given; `llm.model_settings` makes sense of it."""
 
@@ -286,6 +309,7 @@ class Config:
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     tracing: TracingConfig = field(default_factory=TracingConfig)
     console: ConsoleConfig = field(default_factory=ConsoleConfig)
+    server: ServerConfig = field(default_factory=ServerConfig)
 
 
 def load(

@@ -113,10 +113,20 @@ class JournalReader(Closeable):
     def epoch(self) -> int:
         """How many processes have worked on the session."""
         for line in self._lines.backward_beginning_with(EPOCH_START):
-            epoch = (parsed_object(line) or {}).get("epoch")
-            if isinstance(epoch, int) and 0 < epoch < 1 << 31:
-                return int(epoch)
+            if epoch := _epoch_of(line):
+                return epoch
         return 1
+
+    def last_seq_of(self, epoch: int) -> int:
+        """The number of the newest event that a process of that epoch, or one before it, wrote."""
+        last = 0
+        for _, line in self._lines.backward():
+            last = last or seq_of(line) or 0
+            if last and line.startswith(EPOCH_START):
+                if _epoch_of(line) <= epoch:
+                    return last
+                last = 0
+        return last
 
     def events(self, after: int = 0, *, with_output: bool = True) -> Iterator[TaskWeaverEvent]:
         """Give the events after number `after`, oldest first, up to what is there by now.
@@ -238,6 +248,12 @@ class JournalReader(Closeable):
 def _starts_of(kinds: Iterable[EventType]) -> tuple[bytes, ...]:
     """How the lines of events of these kinds begin."""
     return tuple(f'{{"event":"{kind.value}",'.encode() for kind in kinds)
+
+
+def _epoch_of(line: bytes) -> int:
+    """The epoch that a line begins; 0 if it makes no sense."""
+    epoch = (parsed_object(line) or {}).get("epoch")
+    return epoch if isinstance(epoch, int) and 0 < epoch < 1 << 31 else 0
 
 
 def _is_nonsense(line: bytes) -> bool:

@@ -54,6 +54,8 @@ class SessionEventType(enum.Enum):
     session_memory_update = "session_memory_update"
     """A role knows earlier rounds by the summary in `msg` from now on, or all roles have forgotten
     them. MemoryExtra."""
+    session_renamed = "session_renamed"
+    """`msg` is the title that a person has given the session; empty: none any more."""
     session_notice = "session_notice"
     """`msg` is something a person should know of the session itself. NoticeExtra."""
 
@@ -172,7 +174,9 @@ class MemoryExtra(TypedDict):
     1 unless said."""
 
 
-NoticeSubject: TypeAlias = Literal["fresh_kernel", "variables_saved", "variables_restored"]
+NoticeSubject: TypeAlias = Literal[
+    "fresh_kernel", "variables_saved", "variables_restored", "put_away"
+]
 
 
 @final

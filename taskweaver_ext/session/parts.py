@@ -13,6 +13,7 @@ from taskweaver_ext.ces.programs.languages import Language
 from taskweaver_ext.config.settings import Config, ReplyForm
 from taskweaver_ext.conversation import RoleName
 from taskweaver_ext.errors import ConfigError
+from taskweaver_ext.events.dispatcher import MAX_KEPT_BYTES
 from taskweaver_ext.events.questions import Questions
 from taskweaver_ext.llm.chat_model import ChatModel
 from taskweaver_ext.plugins.registry import PluginRegistry
@@ -43,6 +44,8 @@ class SessionParts:
     """Those that the project adds."""
     reply_form: ReplyForm = "json"
     traces: Traces = field(default_factory=NoTraces)
+    kept_event_bytes: int = MAX_KEPT_BYTES
+    """How much of the newest events each session keeps in memory."""
 
 
 def make_executor(parts: SessionParts, context: RoleContext, questions: Questions) -> CodeExecutor:

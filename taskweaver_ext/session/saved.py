@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from taskweaver_ext.errors import SessionError, TaskWeaverError
+from taskweaver_ext.events.emitter import SessionEventEmitter
 from taskweaver_ext.events.journal_lines import JOURNAL
 from taskweaver_ext.events.journal_reader import JournalReader
-from taskweaver_ext.events.types import RoundEventType, TaskWeaverEvent
+from taskweaver_ext.events.types import RoundEventType, SessionEventType, TaskWeaverEvent
 from taskweaver_ext.session.folders import last_used, remove_folder, session_folders, size_of
 from taskweaver_ext.session.old_rounds import changed_at, events_of_rounds, round_files
+from taskweaver_ext.session.open_folder import OpenFolder
 from taskweaver_ext.session.ownership import owner_of
 
 MAX_TITLE_CHARS = 60
@@ -27,7 +29,7 @@ class SessionSummary:
 
     session_id: str
     title: str
-    """The first words of the first request."""
+    """What a person calls it, or else the first words of the first request."""
     created_at: float
     last_used_at: float
     round_count: int
@@ -92,11 +94,22 @@ class SavedSession:
         return max((event.seq for event in self.events()), default=0)
 
     def title(self) -> str:
-        """The first words of the first request."""
+        """What a person calls it, or else the first words of the first request."""
+        if given := self._given_title():
+            return given
         for start in self.round_starts()[:1]:
             for event in self.events(after=start - 1):
                 if event.t is RoundEventType.round_start and "user_query" in event.extra:
                     return _first_words(event.extra["user_query"])
+        return ""
+
+    def _given_title(self) -> str:
+        if not self._has_journal:
+            return ""
+        with JournalReader(self.folder) as reader:
+            for number in reversed(reader.numbers_of(SessionEventType.session_renamed)):
+                for event in reader.read(number - 1, 1):
+                    return event.msg
         return ""
 
 
@@ -155,6 +168,25 @@ def find_session(workspace: Path, id_or_prefix: str) -> SavedSession:
         SessionError: There is none, more than one, or it cannot be read.
     """
     return SavedSession(find_folder(workspace, id_or_prefix))
+
+
+def rename_session(folder: Path, title: str) -> None:
+    """Give a session that no process has open a title; an empty one takes it back.
+
+    Raises:
+        SessionError: A process works in it, or its journal cannot be written.
+    """
+    problems: list[str] = []
+    with OpenFolder(folder, folder.name, project="", on_failure=problems.append) as opened:
+        emitter = SessionEventEmitter(opened.journal)
+        emitter.emit_session_event(SessionEventType.session_renamed, title_line(title))
+    if problems:
+        raise SessionError(f"Session {folder.name} cannot be renamed: {problems[0]}")
+
+
+def title_line(title: str) -> str:
+    """Return a title as one line that is not too long."""
+    return _first_words(title)
 
 
 def delete_session(folder: Path) -> None:

@@ -40,6 +40,7 @@ from taskweaver_ext.session.open_folder import OpenFolder
 from taskweaver_ext.session.parts import SessionParts, make_executor, make_roles
 from taskweaver_ext.session.rebuilt import FRESH_KERNEL, VARIABLES_LOST, RebuiltSession
 from taskweaver_ext.session.rounds import Rounds
+from taskweaver_ext.session.saved import title_line
 from taskweaver_ext.session.submitted import Submitted
 from taskweaver_ext.session.turns import SessionTurns
 from taskweaver_ext.session.variables import describe_restored, describe_saved, describe_to_agent
@@ -92,8 +93,15 @@ class Session:
         past = self._folder.past
         self.session_dir = self._folder.path
         self.cwd = self._folder.cwd
+        self.epoch = self._folder.journal.epoch
+        """Counts the processes that have worked on the session; with the number of an event, it
+        names that event for ever."""
         numbers = BlockNumbers(past.block_count)
-        self.emitter = SessionEventEmitter(self._folder.journal, announce=numbers.announce)
+        self.emitter = SessionEventEmitter(
+            self._folder.journal,
+            announce=numbers.announce,
+            max_kept_bytes=parts.kept_event_bytes,
+        )
         self.code_blocks = CodeBlocks(self.session_dir, numbers, self.emitter.events)
         """The code of the session by number: what is written, typed, and proposed in answers."""
         self._memory = SessionMemory(past, self.emitter)
@@ -272,6 +280,15 @@ class Session:
         """
         self._turns.require_open()
         self._memory.share(blocks)
+
+    def rename(self, title: str) -> None:
+        """Give the session a title, for lists; an empty one takes it back.
+
+        Raises:
+            SessionError: The session was stopped.
+        """
+        self._turns.require_open()
+        self.emitter.emit_session_event(SessionEventType.session_renamed, title_line(title))
 
     def forget(self) -> None:
         """Let the agent know nothing of what was said so far; variables and files stay."""

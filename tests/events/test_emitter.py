@@ -104,6 +104,7 @@ def test_event_types_are_spelled_as_in_taskweaver_plus_ours() -> None:
         "session_context_update",
         "session_memory_update",
         "session_notice",
+        "session_renamed",
     }
     assert {member.value for member in RoundEventType} == {
         "round_start",

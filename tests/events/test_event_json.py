@@ -47,6 +47,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
     max_leaves=8,
 )
 st.register_type_strategy(str, TEXTS)
+st.register_type_strategy(float, NUMBERS)  # events have none that JSON has no word for
 st.register_type_strategy(object, VALUES)
 EXECUTION_EVENTS: st.SearchStrategy[ExecutionEvent] = st.one_of(
     [

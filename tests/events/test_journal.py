@@ -72,6 +72,15 @@ def test_what_was_written_is_read_from_any_number_on(tmp_path: Path) -> None:
         assert reader.skipped_lines == 0
 
 
+def test_the_last_event_of_each_epoch_is_known(tmp_path: Path) -> None:
+    written(tmp_path, ["one", "two"])
+    written(tmp_path, [])
+    written(tmp_path, ["three"])
+
+    with JournalReader(tmp_path) as reader:
+        assert [reader.last_seq_of(epoch) for epoch in range(5)] == [0, 2, 2, 3, 3]
+
+
 def test_an_event_is_in_the_file_when_it_is_heard(tmp_path: Path) -> None:
     read_when_heard: list[list[TaskWeaverEvent]] = []
     journal = open_journal(tmp_path)

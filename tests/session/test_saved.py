@@ -23,6 +23,7 @@ from taskweaver_ext.session.saved import (
     find_folder,
     find_session,
     list_sessions,
+    rename_session,
 )
 from tests.support.conversations import Listener, answer, attached
 
@@ -330,3 +331,17 @@ def test_forgetting_and_counting_go_on(tmp_path: Path) -> None:
         assert [one.user_query for one in session.rounds] == ["remember", "and this?"]
         assert session.usage.session == used
         assert Post.from_dict(session.rounds[0].post_list[-1].to_dict()).message == "one"
+
+
+def test_a_title_that_a_person_gives_is_the_one_of_lists(tmp_path: Path) -> None:
+    with open_app(tmp_path, "") as app:
+        session = app.get_session("s")
+        session.run_code("python", "1 + 1")
+        session.rename("  Sums\nof all kinds ")
+    workspace = app.config.workspace.workspace_path
+
+    assert list_sessions(workspace)[0].title == "Sums of all kinds"
+    rename_session(find_folder(workspace, "s"), "Others")
+    assert list_sessions(workspace)[0].title == "Others"
+    rename_session(find_folder(workspace, "s"), "")
+    assert list_sessions(workspace)[0].title == "1 + 1"
