@@ -1,0 +1,251 @@
+/** Shows a cell: its number and state, the code, what it has promised, asks and says. */
+
+import { fileAddress } from "./api.js";
+import { DisplayView } from "./display_view.js";
+import { button, make, setText } from "./dom.js";
+import { OutputView } from "./output_view.js";
+import { QuestionView } from "./question_view.js";
+import { renderInto } from "./rendered.js";
+import { plainText } from "./terminal_colors.js";
+
+/** @typedef {import("./conversation.js").Cell} Cell */
+/** @typedef {import("./conversation.js").Output} Output */
+/** @typedef {import("./page_actions.js").PageActions} PageActions */
+
+/** The sign, the words and the look of each state. @type {Record<import("./conversation.js").CellState, [string, string, string]>} */
+const STATES = {
+  writing: ["●", "being written", "busy"],
+  asking: ["?", "asks", "asks"],
+  waiting: ["●", "starting", "busy"],
+  running: ["●", "running", "busy"],
+  success: ["✔", "", "good"],
+  error: ["✖", "failed", "bad"],
+  timeout: ["✖", "timed out", "bad"],
+  cancelled: ["■", "stopped", "quiet"],
+  died: ["✖", "kernel died", "bad"],
+  lost: ["■", "lost with its process", "quiet"],
+  refused: ["⃠", "refused", "quiet"],
+  not_run: ["○", "not run", "quiet"],
+};
+
+/** One cell. */
+export class CellView {
+  #cell;
+  #actions;
+  #number = make("a", "number");
+  #state = make("span", "state");
+  #title = make("strong", "title");
+  #objective = make("span", "objective quiet");
+  #stop = button("Stop", () => this.#actions.stop(false));
+  #kill = button("Kill", () => this.#actions.stop(true), "quiet danger");
+  #again;
+  #edit;
+  #known;
+  #fold;
+  #code = make("code");
+  #codePlace = make("pre", "code", { tabIndex: 0 }, this.#code);
+  #contract = make("table", "contract");
+  #question = make("div", "question-place");
+  #outputs = make("div", "outputs");
+  #error = make("pre", "error-text", { tabIndex: 0 });
+  #notices = make("div", "notices");
+  #artifacts = make("div", "artifacts");
+  #late = make("section", "late", { "aria-label": "Late output" });
+  /** @type {Map<Output, OutputView | DisplayView | { element: HTMLElement, update(): void }>} */
+  #views = new Map();
+  /** @type {QuestionView | null} */
+  #questionView = null;
+  /** @type {OutputView | null} */
+  #lateView = null;
+  #shownCode = "";
+
+  /**
+   * @param {Cell} cell
+   * @param {PageActions} actions
+   */
+  constructor(cell, actions) {
+    this.#cell = cell;
+    this.#actions = actions;
+    this.#again = button("Run again", () => actions.runBlock(this.#requireNumber()));
+    this.#edit = button("Edit", () => actions.edit(this.#requireNumber(), cell.code, cell.language));
+    this.#known = button("Known to the agent", () => actions.dropFromContext(this.#requireNumber()), "quiet known");
+    this.#known.title = "The agent knows this block. Press to take it out.";
+    this.#fold = button("Fold", () => this.fold());
+    const tools = make(
+      "span",
+      "tools",
+      {},
+      this.#known,
+      this.#stop,
+      this.#kill,
+      this.#again,
+      this.#edit,
+      button("Copy", () => actions.copy(cell.code)),
+      this.#fold,
+    );
+    this.#kill.title = "Ends the kernel: its variables are lost.";
+    const head = make("header", "", {}, this.#number, this.#state, this.#title, this.#objective, tools);
+    this.#late.append(make("h3", "", { textContent: "Late output" }));
+    this.element = make(
+      "article",
+      "cell",
+      { tabIndex: -1 },
+      head,
+      this.#codePlace,
+      this.#contract,
+      this.#question,
+      this.#outputs,
+      this.#error,
+      this.#notices,
+      this.#artifacts,
+      this.#late,
+    );
+    this.update();
+  }
+
+  /** Hide all but the head, or show it again. */
+  fold() {
+    const isFolded = this.element.classList.toggle("folded");
+    setText(this.#fold, isFolded ? "Unfold" : "Fold");
+    this.#fold.setAttribute("aria-expanded", String(!isFolded));
+  }
+
+  update() {
+    this.#updateHead();
+    this.#updateCode();
+    this.#updateContract();
+    this.#updateQuestion();
+    this.#updateOutputs();
+    const { error, notices } = this.#cell;
+    setText(this.#error, plainText(error));
+    this.#error.hidden = !error;
+    this.#notices.replaceChildren(...notices.map((text) => make("p", "quiet", { textContent: text })));
+    this.#updateArtifacts();
+    this.#updateLate();
+  }
+
+  #requireNumber() {
+    return this.#cell.number ?? 0;
+  }
+
+  #updateHead() {
+    const { number, state, isOpen, program, objective, by, isEdited, isKnown, repeats } = this.#cell;
+    const [sign, words, look] = STATES[state];
+    this.element.className = `cell ${look} by-${by}${this.element.classList.contains("folded") ? " folded" : ""}`;
+    if (number !== null) this.element.id = `block-${number}`;
+    setText(this.#number, number === null ? "" : String(number));
+    this.#number.href = `#block-${number}`;
+    this.#number.title = "A link to this block";
+    this.#state.className = `state ${look}`;
+    setText(this.#state, [sign, words, this.#time()].filter(Boolean).join(" "));
+    const about = [isEdited && "edited by you", repeats !== null && `block ${repeats} again`];
+    setText(this.#title, program || (by === "person" ? "You" : ""));
+    setText(this.#objective, [objective, ...about].filter(Boolean).join(" · "));
+    this.element.setAttribute("aria-label", `Block ${number ?? ""}, ${words || "done"}`);
+    this.#stop.hidden = !isOpen || state === "asking";
+    this.#kill.hidden = state !== "running";
+    this.#again.hidden = this.#edit.hidden = isOpen || number === null;
+    this.#known.hidden = !isKnown || by === "agent";
+    this.element.classList.toggle("in-context", isKnown);
+  }
+
+  /** Bring the clock of a running cell up to date. */
+  tick() {
+    if (this.#cell.isOpen) this.#updateHead();
+  }
+
+  #time() {
+    const { seconds, beganAt, state } = this.#cell;
+    if (seconds !== null) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+    if (state !== "running" || beganAt === null) return "";
+    const elapsed = Math.floor(Date.now() / 1000 - beganAt);
+    return elapsed >= 1 ? `${elapsed} s` : "";
+  }
+
+  #updateCode() {
+    const { code, language, state } = this.#cell;
+    this.#codePlace.hidden = !code;
+    const key = `${state === "writing"} ${language} ${code}`;
+    if (key === this.#shownCode) return;
+    this.#shownCode = key;
+    if (this.#code.dataset.source !== code) {
+      this.#code.dataset.source = code;
+      setText(this.#code, code);
+    }
+    if (state !== "writing") void renderInto(this.#code, "code", code, language);
+  }
+
+  #updateContract() {
+    const { contract, isOpen } = this.#cell;
+    this.#contract.hidden = contract.length === 0;
+    if (contract.length === 0) return;
+    const head = make("tr", "", {}, ...["promised", "type", "state"].map((name) => make("th", "", { textContent: name, scope: "col" })));
+    const rows = contract.map(({ name, type, isThere, description }) =>
+      make(
+        "tr",
+        "",
+        { title: description },
+        make("td", "", { textContent: name }),
+        make("td", "", { textContent: type }),
+        make("td", isThere ? "good" : "quiet", { textContent: isThere ? "✔ there" : isOpen ? "waiting" : "missing" }),
+      ),
+    );
+    this.#contract.replaceChildren(make("thead", "", {}, head), make("tbody", "", {}, ...rows));
+  }
+
+  #updateQuestion() {
+    const { question } = this.#cell;
+    if (this.#questionView?.question === question) return;
+    this.#questionView = question ? new QuestionView(question, this.#actions) : null;
+    this.#question.replaceChildren(...(this.#questionView ? [this.#questionView.element] : []));
+  }
+
+  #updateOutputs() {
+    const { outputs } = this.#cell;
+    for (const [output, view] of this.#views) {
+      if (outputs.includes(output)) continue;
+      view.element.remove();
+      if (view instanceof OutputView) view.close();
+      this.#views.delete(output);
+    }
+    for (const output of outputs) {
+      const view = this.#views.get(output);
+      if (view) {
+        if (view instanceof DisplayView) view.update();
+        continue;
+      }
+      const made = this.#view(output);
+      this.#views.set(output, made);
+      this.#outputs.append(made.element);
+    }
+  }
+
+  /** @param {Output} output */
+  #view(output) {
+    if (output.type === "text") return new OutputView(output.store, `Output of block ${this.#cell.number ?? ""}`);
+    if (output.type === "display") return new DisplayView(output, this.#actions.sessionId);
+    const text =
+      output.type === "log"
+        ? `[${output.level}] ${output.tag}: ${output.message}`
+        : `${output.prompt}${output.text}${output.outcome === "cancelled" ? " (not answered)" : ""}`;
+    return { element: make("p", `output-${output.type}`, { textContent: text }), update() {} };
+  }
+
+  #updateArtifacts() {
+    const links = this.#cell.artifacts.map(({ file_name, original_name, name }) => {
+      const file = file_name.split("/").at(-1) ?? name;
+      const address = fileAddress(this.#actions.sessionId, file);
+      return make("a", "file", { href: address, download: original_name || file, textContent: original_name || name });
+    });
+    this.#artifacts.replaceChildren(...links);
+  }
+
+  #updateLate() {
+    const { late, number } = this.#cell;
+    this.#late.hidden = !late;
+    if (late && !this.#lateView) {
+      this.#lateView = new OutputView(late, `Late output of block ${number ?? ""}`);
+      this.#late.append(this.#lateView.element);
+    }
+  }
+}

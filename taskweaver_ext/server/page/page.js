@@ -1,0 +1,60 @@
+/** The page: one session in the middle, the others and what it has around it. */
+
+import { ApiError, ask, sessionPath } from "./api.js";
+import { make } from "./dom.js";
+import { SessionPage } from "./session_page.js";
+import { SessionsPanel } from "./sessions_panel.js";
+import { say } from "./toast.js";
+
+/** Shows the session that the address names, and follows it from session to session. */
+class Page {
+  #top = make("header", "top");
+  #middle = make("main", "", { id: "conversation", tabIndex: -1 });
+  #left = new SessionsPanel();
+  #right = make("aside", "right", { "aria-label": "Of this session" });
+  /** @type {SessionPage | null} */
+  #session = null;
+
+  constructor() {
+    document.body.append(this.#top, this.#left.element, this.#middle, this.#right);
+    addEventListener("popstate", () => void this.#open());
+    this.#left.onChoose = (sessionId) => this.#go(sessionId);
+    this.#left.onNew = () => void this.#begin();
+    void this.#open();
+  }
+
+  /** @param {string} sessionId */
+  #go(sessionId) {
+    history.pushState(null, "", `/?session=${encodeURIComponent(sessionId)}`);
+    void this.#open();
+  }
+
+  async #open() {
+    const wanted = new URLSearchParams(location.search).get("session");
+    if (wanted) this.#show(wanted);
+    else await this.#begin();
+  }
+
+  async #begin() {
+    try {
+      const made = await ask("POST", "/sessions", {});
+      this.#go(made.session_id);
+    } catch (error) {
+      say(error instanceof ApiError ? error.message : String(error), "error");
+    }
+  }
+
+  /** @param {string} sessionId */
+  #show(sessionId) {
+    this.#session?.close();
+    this.#session = new SessionPage(sessionId);
+    this.#session.onTitle = () => void this.#left.refresh();
+    this.#top.replaceChildren(...this.#session.top);
+    this.#middle.replaceChildren(...this.#session.middle);
+    this.#right.replaceChildren(...this.#session.right);
+    this.#left.setCurrent(sessionId);
+    void ask("GET", sessionPath(sessionId)).catch((error) => say(error.message, "error"));
+  }
+}
+
+new Page();

@@ -1,0 +1,242 @@
+/** One session on the page: its blocks, the composer, and how it stands. */
+
+import { ApiError, ask, sessionPath } from "./api.js";
+import { CellView } from "./cell_view.js";
+import { Composer } from "./composer.js";
+import { Connection } from "./connection.js";
+import { Cell, Conversation, Message, Notice, Plan } from "./conversation.js";
+import { make, setText } from "./dom.js";
+import { FilesPanel } from "./files_panel.js";
+import { MessageView, NoticeView, PlanView } from "./message_view.js";
+import { say } from "./toast.js";
+import { VariablesPanel } from "./variables_panel.js";
+
+/** @typedef {import("./conversation.js").Item} Item */
+/** @typedef {import("./composer.js").Mode} Mode */
+
+const TICK_MS = 1000;
+const AT_END_PIXELS = 80;
+const CONNECTION_WORDS = { connecting: "connecting", live: "live", offline: "offline, trying again", gone: "not there" };
+
+/** Follows a session from its first event, and does what the person asks. */
+export class SessionPage {
+  /** Called when the session may be called otherwise now. */
+  onTitle = () => {};
+
+  #sessionId;
+  #connection;
+  #conversation = new Conversation();
+  #composer = new Composer();
+  #blocks = make("div", "blocks", { role: "log", "aria-live": "off", "aria-label": "Conversation" });
+  #title = make("h1");
+  #folder = make("span", "folder quiet");
+  #state = make("span", "chip");
+  #usage = make("span", "chip");
+  #model = make("span", "chip");
+  #line = make("span", "chip", { role: "status" });
+  #variables;
+  #files;
+  /** @type {Map<Item, CellView | MessageView | PlanView | NoticeView>} */
+  #views = new Map();
+  /** @type {Set<Item>} */
+  #changed = new Set();
+  #isAsked = false;
+  #timer;
+
+  /** @param {string} sessionId */
+  constructor(sessionId) {
+    this.#sessionId = sessionId;
+    this.#variables = new VariablesPanel(sessionId);
+    this.#files = new FilesPanel(sessionId, (file) => this.#composer.fill("agent", `Look at ${file}: `));
+    this.top = [this.#title, this.#folder, make("span", "spring"), this.#state, this.#model, this.#usage, this.#line];
+    this.middle = [this.#blocks, this.#composer.element];
+    this.right = [this.#variables.element, this.#files.element];
+    this.#conversation.onItem = (item) => this.#add(item);
+    this.#conversation.onChange = (item) => this.#ask(item);
+    this.#conversation.onSession = () => this.#ask(null);
+    this.#composer.onSend = (mode, text) => this.#send(mode, text);
+    this.#composer.onStop = () => void this.#actions.stop(false);
+    this.#composer.onComplete = (mode, code, cursor) => this.#complete(mode, code, cursor);
+    this.#composer.onFiles = (files) => void this.#files.upload(files);
+    this.#blocks.addEventListener("keydown", (event) => this.#onKey(event));
+    this.#timer = setInterval(() => this.#tick(), TICK_MS);
+    this.#connection = new Connection(sessionId);
+    this.#connection.onEvent = (event) => this.#conversation.receive(event);
+    this.#connection.onState = () => this.#ask(null);
+    void this.#askFacts();
+  }
+
+  /** Leave the session; it goes on. */
+  close() {
+    clearInterval(this.#timer);
+    this.#connection.close();
+    this.#variables.close();
+  }
+
+  /** @type {import("./page_actions.js").PageActions} */
+  get #actions() {
+    return {
+      sessionId: this.#sessionId,
+      runBlock: (number) => this.#do("run_block", { number }),
+      edit: (_number, code, language = "python") => this.#composer.fill(language === "bash" ? "shell" : "python", code),
+      copy: (text) => copy(text),
+      stop: (isKill) => this.#do("interrupt", { kill: isKill }),
+      answer: (questionId, outcome, text = "") => this.#do("answer", { question_id: questionId, outcome, text }),
+      showsMarkdown: (kind) => kind === "agent",
+      dropFromContext: (number) => this.#do("drop_context", { number }),
+      recordAddress: (executionId, stream) => `/api/v1${sessionPath(this.#sessionId, `/records/${encodeURIComponent(executionId)}`)}?stream=${stream}`,
+    };
+  }
+
+  /** @param {Item} item */
+  #add(item) {
+    const isAtEnd = this.#isAtEnd();
+    const view = this.#view(item);
+    this.#views.set(item, view);
+    this.#blocks.append(view.element);
+    if (isAtEnd) this.#scrollToEnd();
+  }
+
+  /** @param {Item} item */
+  #view(item) {
+    if (item instanceof Cell) return new CellView(item, this.#actions);
+    if (item instanceof Message) return new MessageView(item, this.#actions);
+    if (item instanceof Plan) return new PlanView(item);
+    return new NoticeView(/** @type {Notice} */ (item));
+  }
+
+  /** Draw an item, and how the session stands, before the next frame. @param {Item | null} item */
+  #ask(item) {
+    if (item) this.#changed.add(item);
+    if (this.#isAsked) return;
+    this.#isAsked = true;
+    requestAnimationFrame(() => {
+      this.#isAsked = false;
+      this.#draw();
+    });
+  }
+
+  #draw() {
+    const isAtEnd = this.#isAtEnd();
+    for (const item of this.#changed) this.#views.get(item)?.update();
+    this.#changed.clear();
+    if (isAtEnd) this.#scrollToEnd();
+    this.#drawTop();
+    this.#variables.setBusy(this.#conversation.roundId !== null);
+  }
+
+  #drawTop() {
+    const { roundId, activity, usage, title } = this.#conversation;
+    const isBusy = roundId !== null;
+    this.#composer.setBusy(isBusy);
+    setText(this.#title, title || this.#firstWords() || "New session");
+    document.title = `${isBusy ? "● " : ""}${this.#title.textContent}`;
+    this.#state.className = `chip ${isBusy ? "busy" : "quiet"}`;
+    setText(this.#state, isBusy ? activity || "running" : "ready");
+    const { state, reason } = this.#connection;
+    this.#line.className = `chip ${state === "live" ? "good" : "bad"}`;
+    setText(this.#line, CONNECTION_WORDS[state]);
+    this.#line.title = reason;
+    this.#usage.hidden = !usage;
+    if (usage) setText(this.#usage, `${(usage.prompt + usage.completion).toLocaleString()} tokens`);
+  }
+
+  #firstWords() {
+    const first = this.#conversation.items.find((item) => item instanceof Message && item.manner === "asked");
+    return first instanceof Message ? first.text.slice(0, 60) : "";
+  }
+
+  #tick() {
+    for (const view of this.#views.values()) if (view instanceof CellView) view.tick();
+  }
+
+  async #askFacts() {
+    try {
+      const [session, server] = await Promise.all([ask("GET", sessionPath(this.#sessionId)), ask("GET", "/server")]);
+      setText(this.#folder, session.cwd);
+      setText(this.#model, `${server.kernel_mode} · ${server.model.split(";")[0]}`);
+      this.#model.title = server.model;
+    } catch {
+      // Said by the connection.
+    }
+  }
+
+  /**
+   * @param {Mode} mode
+   * @param {string} text
+   */
+  async #send(mode, text) {
+    this.#scrollToEnd();
+    const path = sessionPath(this.#sessionId, mode === "agent" ? "/messages" : "/runs");
+    const body = mode === "agent" ? { message: text } : { code: text, language: mode === "shell" ? "bash" : "python" };
+    try {
+      await ask("POST", path, body);
+      this.onTitle();
+    } catch (error) {
+      this.#fail(error);
+      throw error;
+    }
+  }
+
+  /**
+   * @param {string} command
+   * @param {Record<string, unknown>} fields
+   */
+  async #do(command, fields) {
+    try {
+      await this.#connection.send(command, fields);
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  /** @param {unknown} error */
+  #fail(error) {
+    say(error instanceof ApiError ? error.message : String(error), "error");
+  }
+
+  /**
+   * @param {Mode} mode
+   * @param {string} code
+   * @param {number} cursor
+   */
+  async #complete(mode, code, cursor) {
+    const language = mode === "shell" ? "bash" : "python";
+    try {
+      const path = sessionPath(this.#sessionId, "/completions");
+      const { matches, start, end } = await ask("POST", path, { code, cursor, language });
+      return matches.map((/** @type {any} */ one) => ({ text: one.text, start, end }));
+    } catch {
+      return [];
+    }
+  }
+
+  /** From block to block with the arrow keys. @param {KeyboardEvent} event */
+  #onKey(event) {
+    const block = /** @type {HTMLElement} */ (event.target).closest(".blocks > *");
+    if (block === null || block !== event.target || event.altKey || event.ctrlKey || event.metaKey) return;
+    const next = { ArrowDown: block.nextElementSibling, j: block.nextElementSibling, ArrowUp: block.previousElementSibling, k: block.previousElementSibling }[event.key];
+    if (!(next instanceof HTMLElement)) return;
+    event.preventDefault();
+    next.focus();
+  }
+
+  #isAtEnd() {
+    const { scrollHeight, scrollTop, clientHeight } = this.#blocks;
+    return scrollTop + clientHeight >= scrollHeight - AT_END_PIXELS;
+  }
+
+  #scrollToEnd() {
+    this.#blocks.scrollTop = this.#blocks.scrollHeight;
+  }
+}
+
+/** @param {string} text */
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    say("Copied.");
+  } catch {
+    say("The browser does not let this page copy.", "error");
+  }
+}
