@@ -28,6 +28,9 @@ export class SessionPage {
   #conversation = new Conversation();
   #composer = new Composer();
   #blocks = make("div", "blocks", { role: "log", "aria-live": "off", "aria-label": "Conversation" });
+  #scroller = make("div", "scroller", { tabIndex: -1 }, this.#blocks);
+  #isFollowing = true;
+  #scrolledTop = 0;
   #title = make("h1");
   #folder = make("span", "folder quiet");
   #state = make("span", "chip");
@@ -42,6 +45,7 @@ export class SessionPage {
   #changed = new Set();
   #isAsked = false;
   #timer;
+  #growth;
 
   /** @param {string} sessionId */
   constructor(sessionId) {
@@ -49,7 +53,7 @@ export class SessionPage {
     this.#variables = new VariablesPanel(sessionId);
     this.#files = new FilesPanel(sessionId, (file) => this.#composer.fill("agent", `Look at ${file}: `));
     this.top = [this.#title, this.#folder, make("span", "spring"), this.#state, this.#model, this.#usage, this.#line];
-    this.middle = [this.#blocks, this.#composer.element];
+    this.middle = [this.#scroller, this.#composer.element];
     this.right = [this.#variables.element, this.#files.element];
     this.#conversation.onItem = (item) => this.#add(item);
     this.#conversation.onChange = (item) => this.#ask(item);
@@ -59,6 +63,10 @@ export class SessionPage {
     this.#composer.onComplete = (mode, code, cursor) => this.#complete(mode, code, cursor);
     this.#composer.onFiles = (files) => void this.#files.upload(files);
     this.#blocks.addEventListener("keydown", (event) => this.#onKey(event));
+    this.#scroller.addEventListener("scroll", () => this.#onScroll(), { passive: true });
+    // Pictures and frames grow after they were drawn.
+    this.#growth = new ResizeObserver(() => this.#follow());
+    this.#growth.observe(this.#blocks);
     this.#timer = setInterval(() => this.#tick(), TICK_MS);
     this.#connection = new Connection(sessionId);
     this.#connection.onEvent = (event) => this.#conversation.receive(event);
@@ -69,6 +77,7 @@ export class SessionPage {
   /** Leave the session; it goes on. */
   close() {
     clearInterval(this.#timer);
+    this.#growth.disconnect();
     this.#connection.close();
     this.#variables.close();
   }
@@ -90,11 +99,9 @@ export class SessionPage {
 
   /** @param {Item} item */
   #add(item) {
-    const isAtEnd = this.#isAtEnd();
     const view = this.#view(item);
     this.#views.set(item, view);
     this.#blocks.append(view.element);
-    if (isAtEnd) this.#scrollToEnd();
   }
 
   /** @param {Item} item */
@@ -117,10 +124,8 @@ export class SessionPage {
   }
 
   #draw() {
-    const isAtEnd = this.#isAtEnd();
     for (const item of this.#changed) this.#views.get(item)?.update();
     this.#changed.clear();
-    if (isAtEnd) this.#scrollToEnd();
     this.#drawTop();
     this.#variables.setBusy(this.#conversation.roundId !== null);
   }
@@ -166,7 +171,8 @@ export class SessionPage {
    * @param {string} text
    */
   async #send(mode, text) {
-    this.#scrollToEnd();
+    this.#isFollowing = true;
+    this.#follow();
     const path = sessionPath(this.#sessionId, mode === "agent" ? "/messages" : "/runs");
     const body = mode === "agent" ? { message: text } : { code: text, language: mode === "shell" ? "bash" : "python" };
     try {
@@ -221,13 +227,18 @@ export class SessionPage {
     next.focus();
   }
 
-  #isAtEnd() {
-    const { scrollHeight, scrollTop, clientHeight } = this.#blocks;
-    return scrollTop + clientHeight >= scrollHeight - AT_END_PIXELS;
+  /** Only the reader lets go of the end, by scrolling up, and takes hold of it again. */
+  #onScroll() {
+    const { scrollHeight, scrollTop, clientHeight } = this.#scroller;
+    if (scrollTop + clientHeight >= scrollHeight - AT_END_PIXELS) this.#isFollowing = true;
+    else if (scrollTop < this.#scrolledTop) this.#isFollowing = false;
+    this.#scrolledTop = scrollTop;
   }
 
-  #scrollToEnd() {
-    this.#blocks.scrollTop = this.#blocks.scrollHeight;
+  #follow() {
+    if (!this.#isFollowing) return;
+    this.#scroller.scrollTop = this.#scroller.scrollHeight;
+    this.#scrolledTop = this.#scroller.scrollTop;
   }
 }
 
