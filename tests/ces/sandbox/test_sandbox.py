@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,10 @@ USERS = [os.getuid(), NOBODY] if os.getuid() == 0 else [os.getuid()]
 enforced = pytest.mark.skipif(
     bool(sandbox.probe().missing.keys() & {"files", "network", "processes"}),
     reason="this machine cannot enforce a sandbox",
+)
+
+private_view = pytest.mark.skipif(
+    not sandbox.probe().has_private_view, reason="this machine gives no file system of its own"
 )
 
 
@@ -203,7 +208,7 @@ def test_a_program_that_cannot_be_restricted_does_not_run(world: World) -> None:
 
 
 @enforced
-@pytest.mark.skipif(not sandbox.probe().has_private_view, reason="not on this machine")
+@private_view
 def test_a_folder_that_is_only_readable_cannot_be_changed_within_the_working_folder(
     world: World,
 ) -> None:
@@ -217,6 +222,68 @@ def test_a_folder_that_is_only_readable_cannot_be_changed_within_the_working_fol
     run = world.run(["bash", "-c", script], rules)
 
     assert run.stdout == "held\n", run.stderr
+
+
+@enforced
+@private_view
+def test_of_etc_there_is_what_all_may_read_and_nothing_else(users_world: World) -> None:
+    command = "cat /etc/passwd; cat /etc/mime.types; ls -A /etc; ! touch /etc/passwd"
+
+    run = users_world.run(["sh", "-c", command], users_world.rules(has_private_view=True))
+
+    files = [Path("/etc/passwd"), Path("/etc/mime.types")]
+    expected = "".join(path.read_text() for path in files if path.exists())
+    assert run.stdout.startswith(expected), run.stderr
+    names = set(run.stdout[len(expected) :].split())
+    allowed = users_world.rules(has_private_view=True).readable
+    assert names == {path.split("/")[2] for path in allowed if path.startswith("/etc/")}
+    assert "shadow" not in names
+
+
+@enforced
+@private_view
+def test_small_files_that_all_may_read_are_copied_into_a_view(users_world: World) -> None:
+    contents = {"public": "1", "closed": "2", "large": "3" * (1 << 20), "folder/inner": "4"}
+    code = f"""
+import json, os, sys
+sys.path.insert(0, {str(users_world.folder / "source/inside")!r})
+from cold_start import load_runtime_package
+load_runtime_package()
+from taskweaver_inside.sandbox import private_view, restrict, rules
+private_view.ETC = sys.argv[1]
+restrict.restrict(rules.Rules.from_json(json.loads(sys.argv[2])))
+found = {{}}
+for name in {list(contents)!r}:
+    path = os.path.join(sys.argv[1], name)
+    try:
+        with open(path) as file:
+            found[name] = file.read()
+        open(path, "a")
+        found[name] = "written"
+    except OSError as error:
+        found.setdefault(name, type(error).__name__)
+devices = [os.stat(os.path.join(sys.argv[1], name)).st_dev for name in ("public", "large")]
+print(json.dumps([found, *devices]))
+"""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # of `/tmp` a view has its own
+        etc = Path(folder)
+        etc.chmod(0o755)
+        (etc / "folder").mkdir()
+        for name, content in contents.items():
+            (etc / name).write_text(content)
+        (etc / "closed").chmod(0o600)
+        if os.getuid() == 0:  # it takes rights that were given up to read another user's
+            os.chown(etc / "closed", 1, 1)
+        rules = users_world.rules(has_private_view=True)
+        readable = (*rules.readable, *map(str, etc.iterdir()))
+        described = json.dumps(dataclasses.asdict(dataclasses.replace(rules, readable=readable)))
+        run = users_world.run([users_world.python, "-c", code, str(etc), described])
+        on_disk = etc.stat().st_dev
+
+    found, public, large = json.loads(run.stdout)
+    expected = "PermissionError" if os.getuid() == 0 else contents["closed"]
+    assert found == {**contents, "closed": expected}
+    assert large == on_disk != public
 
 
 def test_processor_time_is_limited(world: World) -> None:

@@ -17,6 +17,7 @@ from .rules import Rules
 from .system_calls import call
 
 TEMPORARY, SHARED_MEMORY, TERMINALS = "/tmp", "/dev/shm", "/dev/pts"
+ETC, _PROC = "/etc", "/proc"
 
 _NEW_USER_MOUNTS_IPC_AND_NETWORK = 0x10000000 | 0x00020000 | 0x08000000 | 0x40000000
 _CLONE_TREE = 1 | os.O_CLOEXEC | 0x8000  # with all that is mounted beneath
@@ -36,43 +37,35 @@ _LINKS = {
 }
 _DEFAULT_BYTES = 2 << 30
 """How much fits into the two folders that are kept in memory, unless there is a limit for it."""
+_LARGEST_COPY = 64 << 10
+"""A small file of `/etc` is copied: a mount takes longer, and there are many."""
+_ALL_MAY_READ = 0o004
 
 
-def enter(rules: Rules, devices: tuple[str, ...]) -> None:
-    """Leave the file system that everyone sees; raises OSError where that is not allowed."""
+def enter(rules: Rules, devices: tuple[str, ...]) -> list[str]:
+    """Leave the file system that everyone sees; raises OSError where that is not allowed.
+
+    Returns the places that are there to be read, but for what is there of processes.
+    """
     folder = os.getcwd()
     view = _View()
-    for path in (*rules.readable, "/proc"):
+    for path in (*rules.readable, _PROC):
         view.show(path, is_writable=False)
     for path in (rules.working_folder, rules.temporary_folder, *rules.writable, *devices):
         view.show(path, is_writable=True)
     _unshare()
-    trees = [(path, view.clone_tree(path)) for path in view.needed_places()]
+    places = view.needed_places()
+    trees = [(path, view.clone_tree(path)) for path in places]
     root = os.path.realpath(rules.temporary_folder)  # any folder would do: all is in `trees`
-    _mount("tmpfs", root, _NO_SETUID_NO_DEVICES, "mode=0755,size=1m")
-    _furnish(root, trees, (rules.memory_bytes or _DEFAULT_BYTES) // 2)
-    for link, target in {**view.links, **_LINKS}.items():
-        with contextlib.suppress(FileExistsError):
-            os.makedirs(os.path.dirname(root + link), exist_ok=True)
-            os.symlink(target, root + link)
+    _mount("tmpfs", root, _NO_SETUID_NO_DEVICES, "mode=0755,size=8m")
+    _Root(root).furnish(view, trees, (rules.memory_bytes or _DEFAULT_BYTES) // 2)
     os.chdir(root)
     call("pivot_root", b".", b".")
     call("umount2", b".", _DETACH)
     call("mount_setattr", _HERE, b"/", 0, _attributes(_READ_ONLY), _SIZE_OF_ATTRIBUTES)
     os.chdir(folder)
-
-
-def _furnish(root: str, trees: list[tuple[str, int]], bytes_in_memory: int) -> None:
-    """Put into an empty file system what is to be seen of the other, and folders of its own."""
-    for path in (TEMPORARY, SHARED_MEMORY, TERMINALS):
-        os.makedirs(root + path)
-    of_its_own = f"mode=1777,size={bytes_in_memory}"
-    _mount("tmpfs", root + TEMPORARY, _NO_SETUID_NO_DEVICES, of_its_own)
-    for path, tree in trees:
-        _attach(tree, root + path)
-    _mount("tmpfs", root + SHARED_MEMORY, _NO_SETUID_NO_DEVICES, of_its_own)
-    terminals = "newinstance,ptmxmode=0666,mode=0620"
-    _mount("devpts", root + TERMINALS, _NO_SETUID_NO_EXECUTION, terminals)
+    shown = [path for path in places if path != _PROC and not view.places[path]]
+    return [*shown, ETC]
 
 
 class _View:
@@ -81,23 +74,33 @@ class _View:
     def __init__(self) -> None:
         self.places: dict[str, bool] = {}
         """Real path -> whether it may be written there."""
+        self.copies: dict[str, bytes] = {}
+        """Real path -> content, of small files."""
         self.links: dict[str, str] = {}
-        self._real = {"/": "/"}
+        self._found = {"/": ("/", os.stat("/"))}
+        """Path -> its real path, and what lies there."""
 
     def show(self, path: str, *, is_writable: bool) -> None:
-        """Add a place that exists, and the links on the way to it."""
-        if os.path.exists(path):
-            self.places[self._resolve(os.path.normpath(path))] = is_writable
+        """Add a place if it exists, and the links on the way to it."""
+        try:
+            real, found = self._find(os.path.normpath(path))
+        except OSError:
+            return
+        if not is_writable and real.startswith(ETC + "/") and _can_be_copied(found):
+            self.copies[real] = _read(real)
+        else:
+            self.places[real] = is_writable
 
-    def _resolve(self, path: str) -> str:
-        if path not in self._real:
-            folder, name = os.path.split(path)
-            real = os.path.join(self._resolve(folder), name)
-            if os.path.islink(real):
-                self.links[real] = os.readlink(real)
-                real = os.path.realpath(real)
-            self._real[path] = real
-        return self._real[path]
+    def _find(self, path: str) -> tuple[str, os.stat_result]:
+        if path not in self._found:
+            folder, _, name = path.rpartition("/")
+            real = f"{self._find(folder or '/')[0].rstrip('/')}/{name}"
+            found = os.lstat(real)
+            if stat.S_ISLNK(found.st_mode):
+                target = os.stat(real)
+                self.links[real], real, found = os.readlink(real), os.path.realpath(real), target
+            self._found[path] = real, found
+        return self._found[path]
 
     def needed_places(self) -> list[str]:
         """Those that are not part of another one already, outer ones first."""
@@ -127,6 +130,55 @@ class _View:
         return tree
 
 
+class _Root:
+    """The file system that a view is made in."""
+
+    def __init__(self, root: str) -> None:
+        """Take an empty folder."""
+        self._root = root
+        self._folders = {"/"}
+
+    def furnish(self, view: _View, trees: list[tuple[str, int]], bytes_in_memory: int) -> None:
+        """Put there what is to be seen of the other one, and folders of its own."""
+        temporary, shared_memory, terminals = map(
+            self._make_folder, (TEMPORARY, SHARED_MEMORY, TERMINALS)
+        )
+        of_its_own = f"mode=1777,size={bytes_in_memory}"
+        _mount("tmpfs", temporary, _NO_SETUID_NO_DEVICES, of_its_own)
+        self._make_folder(ETC)
+        for path, content in view.copies.items():
+            self._make_folder(os.path.dirname(path))
+            _write(self._root + path, content)
+        for path, tree in trees:
+            self._attach(tree, path)
+        _mount("tmpfs", shared_memory, _NO_SETUID_NO_DEVICES, of_its_own)
+        options = "newinstance,ptmxmode=0666,mode=0620"
+        _mount("devpts", terminals, _NO_SETUID_NO_EXECUTION, options)
+        for link, target in {**view.links, **_LINKS}.items():
+            self._make_folder(os.path.dirname(link))
+            with contextlib.suppress(FileExistsError):
+                os.symlink(target, self._root + link)
+
+    def _make_folder(self, path: str) -> str:
+        if path not in self._folders:
+            self._make_folder(os.path.dirname(path))
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self._root + path)
+            self._folders.add(path)
+        return self._root + path
+
+    def _attach(self, tree: int, path: str) -> None:
+        """Put a tree where its name will be; a place within another one is there already."""
+        if stat.S_ISDIR(os.fstat(tree).st_mode):
+            self._make_folder(path)
+        elif not os.path.lexists(self._root + path):
+            self._make_folder(os.path.dirname(path))
+            _write(self._root + path, b"")
+        target = os.fsencode(self._root + path)
+        call("move_mount", tree, b"", _HERE, target, _FROM_DESCRIPTOR)
+        os.close(tree)
+
+
 def _unshare() -> None:
     user, group = os.geteuid(), os.getegid()
     call("unshare", _NEW_USER_MOUNTS_IPC_AND_NETWORK)
@@ -135,8 +187,7 @@ def _unshare() -> None:
         ("uid_map", f"{user} {user} 1"),
         ("gid_map", f"{group} {group} 1"),
     ):
-        with open(f"/proc/self/{name}", "w", encoding="utf-8") as file:
-            file.write(text)
+        _write(f"/proc/self/{name}", text.encode())
     call("mount", None, b"/", None, _PRIVATE, None)
 
 
@@ -148,13 +199,22 @@ def _attributes(to_set: int) -> bytes:
     return struct.pack("=4Q", to_set, 0, 0, 0)
 
 
-def _attach(tree: int, path: str) -> None:
-    """Put a tree where its name will be; a place within another one is there already."""
-    if not os.path.lexists(path):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        if stat.S_ISDIR(os.fstat(tree).st_mode):
-            os.mkdir(path)
-        else:
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    call("move_mount", tree, b"", _HERE, os.fsencode(path), _FROM_DESCRIPTOR)
-    os.close(tree)
+def _can_be_copied(found: os.stat_result) -> bool:
+    is_public = stat.S_ISREG(found.st_mode) and found.st_mode & _ALL_MAY_READ
+    return bool(is_public and found.st_size <= _LARGEST_COPY)
+
+
+def _read(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _LARGEST_COPY)
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: str, content: bytes) -> None:
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(descriptor, content)
+    finally:
+        os.close(descriptor)

@@ -32,12 +32,13 @@ def restrict(rules: Rules) -> None:
     for path in rules.group_files:
         with open(path, "w", encoding="utf-8") as file:
             file.write("0")
+    readable = [*rules.readable]
     if rules.has_private_view:
-        private_view.enter(rules, DEVICES)
+        readable = private_view.enter(rules, DEVICES)
     _limit(rules)  # in a view of its own, a user's processes are counted anew
     privileges.give_up_new_privileges()
     privileges.give_up_capabilities()
-    _restrict_files(rules)
+    _restrict_files(rules, readable)
     seccomp.restrict(has_private_view=rules.has_private_view)
 
 
@@ -62,10 +63,10 @@ def _refuse_threads() -> None:
         raise OSError(errno.EBUSY, "a process that has threads cannot be restricted")
 
 
-def _restrict_files(rules: Rules) -> None:
+def _restrict_files(rules: Rules, readable: list[str]) -> None:
     # Stays open: the kernel makes entries anew that nobody holds, and those are not allowed.
     os.open("/proc/self", os.O_PATH | os.O_CLOEXEC)
-    read = [*rules.readable, *(f"/proc/{name}" for name in _OF_THE_SYSTEM), "/proc/self"]
+    read = [*readable, *(f"/proc/{name}" for name in _OF_THE_SYSTEM), "/proc/self"]
     write = [rules.working_folder, rules.temporary_folder, *rules.writable]
     use = [*DEVICES]
     if rules.has_private_view:
