@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -51,39 +52,43 @@ def find_places() -> dict[str, GroupPlace]:
 
 
 class ControlGroup:
-    """A group that a process can join; one folder for each hierarchy it takes."""
+    """A group that processes can join; one folder for each hierarchy it takes.
+
+    It is made for the first one: that takes a while, and can be done while a process starts.
+
+    Threads:
+        Any thread may call any method; `_lock` guards the making and the end.
+    """
 
     def __init__(self, places: Mapping[str, GroupPlace], limits: Mapping[str, int]) -> None:
-        """Make the group.
+        """A group that is not made yet.
 
         Args:
             places: What `find_places` found.
             limits: Bytes of "memory", number of "pids", 0 for "cpuacct", which is only
                 counted; what has no place is left out.
-
-        Raises:
-            OSError: It cannot be made.
         """
-        self._folders: list[Path] = []
+        self._places = {name: places[name] for name in limits if name in places}
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._folders: tuple[Path, ...] = ()
+        self._is_removed = False
         self._event_files: dict[str, Path | None] = {}
-        name = f"{_PREFIX}{os.getpid()}-{next(_counter)}"
-        try:
-            for controller, limit in limits.items():
-                if place := places.get(controller):
-                    self._set(place, name, controller, limit)
-        except OSError:
-            self.remove()
-            raise
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What a process writes "0" to in order to join."""
-        return tuple(str(folder / "cgroup.procs") for folder in self._folders)
+        """What a process writes "0" to in order to join; raises OSError when it cannot be made."""
+        return tuple(str(folder / "cgroup.procs") for folder in self._made_folders())
 
     def add(self, pid: int) -> None:
         """Have a process join; takes hundredths of a second. Raises OSError."""
         for file in self.files:
             Path(file).write_text(str(pid))
+
+    @property
+    def counts_processor_time(self) -> bool:
+        """Whether `cpu_seconds` is known once there is the group."""
+        return any(name == "cpuacct" or place.version == 2 for name, place in self._places.items())
 
     @property
     def cpu_seconds(self) -> float | None:
@@ -98,38 +103,52 @@ class ControlGroup:
     def count_met(self, controller: str) -> int:
         """How often the limit of "memory" or "pids" was met."""
         *files, name = _EVENTS[controller]
-        if controller not in self._event_files:
+        if controller not in self._event_files and self._folders:
             paths = [folder / file for folder in self._folders for file in files]
             self._event_files[controller] = next((path for path in paths if path.exists()), None)
-        if (path := self._event_files[controller]) is not None:
+        if (path := self._event_files.get(controller)) is not None:
             with contextlib.suppress(OSError, ValueError):
                 return _field(path, name)
         return 0
 
-    def kill_all(self) -> None:
-        """Kill all that is in the group."""
-        for folder in self._folders[:1]:
-            _kill_all(folder)
-
     def remove(self) -> None:
         """Kill all that is in the group, and remove it."""
+        with self._lock:
+            self._is_removed = True
+            folders, self._folders = self._folders, ()
         deadline = time.monotonic() + _END_SECONDS
-        for folder in self._folders:
+        for folder in folders:
             while not _remove(folder) and time.monotonic() < deadline:
                 _kill_all(folder)
                 time.sleep(0.002)
-        self._folders.clear()
 
-    def _set(self, place: GroupPlace, name: str, controller: str, limit: int) -> None:
-        folder = place.folder / name
-        if folder not in self._folders:
-            _remove_those_of_the_dead(place.folder)
-            folder.mkdir()
-            self._folders.append(folder)
-        (folder / _FILES[controller][place.version]).write_text(str(limit))
-        if controller == "memory":
-            with contextlib.suppress(OSError):  # not every system counts what is swapped out
-                (folder / _SWAP[place.version]).write_text(str(limit if place.version == 1 else 0))
+    def _made_folders(self) -> tuple[Path, ...]:
+        with self._lock:
+            if self._is_removed:
+                raise OSError("the control group has been removed")
+            if not self._folders:
+                self._folders = self._make_folders()
+            return self._folders
+
+    def _make_folders(self) -> tuple[Path, ...]:
+        name = f"{_PREFIX}{os.getpid()}-{next(_counter)}"
+        with contextlib.ExitStack() as undo:
+            folders = dict.fromkeys(place.folder / name for place in self._places.values())
+            for folder in folders:
+                _remove_those_of_the_dead(folder.parent)
+                folder.mkdir()
+                undo.callback(_remove, folder)
+            for controller, place in self._places.items():
+                _set_limit(place.folder / name, place.version, controller, self._limits[controller])
+            undo.pop_all()
+        return tuple(folders)
+
+
+def _set_limit(folder: Path, version: int, controller: str, limit: int) -> None:
+    (folder / _FILES[controller][version]).write_text(str(limit))
+    if controller == "memory":
+        with contextlib.suppress(OSError):  # not every system counts what is swapped out
+            (folder / _SWAP[version]).write_text(str(limit if version == 1 else 0))
 
 
 def _candidates(controller: str) -> Iterator[GroupPlace]:

@@ -335,13 +335,34 @@ for child, is_alive in zip(children, alive):
 @pytest.mark.skipif("pids" not in sandbox.probe().group_places, reason="not on this machine")
 def test_a_group_ends_with_all_that_is_in_it(world: World) -> None:
     with limited_group({"pids": 50, "memory": 1 << 30}) as group:
-        rules = dataclasses.replace(world.rules(has_private_view=False), group_files=group.files)
+        files = group.files
+        rules = dataclasses.replace(world.rules(has_private_view=False), group_files=files)
         run = world.run(["bash", "-c", "setsid sleep 600 >/dev/null 2>&1 & echo $!"], rules)
         assert Path(f"/proc/{run.stdout.strip()}").exists()
+        assert all(Path(file).exists() for file in files)
 
-    assert not any(Path(file).exists() for file in group.files)
+    assert not any(Path(file).exists() for file in files)
     with contextlib.suppress(FileNotFoundError):  # it ends before its parent has noticed
         assert Path(f"/proc/{run.stdout.strip()}/stat").read_text().split()[2] in "ZX"
+
+
+@pytest.mark.skipif("pids" not in sandbox.probe().group_places, reason="not on this machine")
+def test_nothing_joins_a_group_that_has_ended() -> None:
+    with limited_group({"pids": 50}) as group:
+        pass  # not even made
+
+    with pytest.raises(OSError, match="has been removed"):
+        group.add(os.getpid())
+
+
+@pytest.mark.skipif("pids" not in sandbox.probe().group_places, reason="not on this machine")
+def test_a_group_that_cannot_be_made_leaves_nothing() -> None:
+    folder = sandbox.probe().group_places["pids"].folder
+
+    with limited_group({"pids": -2}) as group, pytest.raises(OSError, match="Invalid argument"):
+        group.add(os.getpid())
+
+    assert list(folder.glob(f"taskweaver-{os.getpid()}-*")) == []
 
 
 GUARDED = """

@@ -69,7 +69,7 @@ class SandboxedKernelHost(LocalKernelHost):
         return self._site
 
     def start(self) -> KernelConnection:
-        """Start the kernel, and hear from now on when code uses too much."""
+        """Start the kernel, limited before it runs code."""
         try:
             connection = super().start()
         finally:
@@ -80,7 +80,6 @@ class SandboxedKernelHost(LocalKernelHost):
             raise KernelStartError(
                 f"The kernel could not be limited: {self._join_failure}. Try again."
             ) from self._join_failure
-        self._sandbox.listen(self._handle_too_much)
         return connection
 
     def _start_process(self, key: str) -> KernelProcess:
@@ -97,6 +96,8 @@ class SandboxedKernelHost(LocalKernelHost):
             self._sandbox.join(pid)
         except OSError as error:
             self._join_failure = error
+        else:
+            self._sandbox.listen(self._handle_too_much)
 
     def death(self, wait_seconds: float = 1.0) -> KernelDeath | None:
         """How the process ended, and whether that was because of a limit."""

@@ -47,7 +47,7 @@ class RunningSandbox:
 
         Raises:
             ConfigError: The machine cannot enforce what is required, or the folder cannot be used.
-            OSError: There is no room for its folder or group.
+            OSError: There is no room for its folder.
         """
         enforcement = sandbox.probe()
         self._settings = settings
@@ -90,7 +90,7 @@ class RunningSandbox:
         return replace(self.rules, readable=(*self.rules.readable, str(connection_file)))
 
     def rules_for_program(self) -> Rules:
-        """The rules for a program, which joins by itself before it is one."""
+        """The rules for a program, which joins by itself before it is one; raises OSError."""
         return replace(self.rules, group_files=self._group.files)
 
     def join(self, pid: int) -> None:
@@ -175,7 +175,7 @@ class RunningSandbox:
             ):
                 tell = _growth_teller(self._tell, what, limit)
                 yield FolderWatch(folder, limit, tell, "sandbox")
-        if cpu_seconds is not None and self._group.cpu_seconds is not None:
+        if cpu_seconds is not None and self._group.counts_processor_time:
             yield _ProcessorWatch(self._group, cpu_seconds, self._tell)
 
     def _tell(self, message: str) -> None:
