@@ -159,6 +159,7 @@ def main() -> None:
     del sys.modules["cold_start"]
     for name in ("sandbox.restricted_kernel", "kernel.launch"):
         importlib.import_module(f"taskweaver_inside.{name}")
+    sys.modules["taskweaver_inside.sandbox.seccomp"].prepare()
     sys.modules["taskweaver_inside.sandbox.privileges"].hide_memory()  # from kernels, too
     for name in _NEEDED_SOON:
         with contextlib.suppress(ImportError):

@@ -150,11 +150,11 @@ def refuse_folder(working_folder: str | Path) -> None:
     """Raise ConfigError for a working folder that holds what a sandbox is to protect."""
     working = os.path.realpath(working_folder)
     for what, places in (
-        ("all that the user has", (_home(), str(Path.home()))),
-        ("what other programs keep for a while", ("/tmp", tempfile.gettempdir())),
-        ("the system", (*_SYSTEM.split(), "/etc", "/var", "/proc", "/sys", "/dev", "/run")),
+        ("all that the user has", _real_paths(_home(), str(Path.home()))),
+        ("what other programs keep for a while", _real_paths("/tmp", tempfile.gettempdir())),
+        ("the system", _system_folders()),
     ):
-        if any(_is_beneath(os.path.realpath(place), working) for place in places):
+        if any(_is_beneath(place, working) for place in places):
             raise ConfigError(
                 f"{working_folder} cannot be the working folder of a sandbox: {what} is in it."
                 " Use a folder of its own."
@@ -264,6 +264,16 @@ def _system_paths() -> tuple[str, ...]:
     etc = (f"/etc/{name}" for name in _SYSTEM_FILES.split())
     paths = (*_SYSTEM.split(), *etc, *_HARDWARE.split())
     return tuple(path for path in paths if os.path.exists(path))
+
+
+@functools.cache
+def _system_folders() -> tuple[str, ...]:
+    others = ("/etc", "/var", "/proc", "/sys", "/dev", "/run")
+    return _real_paths(*_SYSTEM.split(), *others)
+
+
+def _real_paths(*paths: str) -> tuple[str, ...]:
+    return tuple(map(os.path.realpath, paths))
 
 
 def _home() -> str:

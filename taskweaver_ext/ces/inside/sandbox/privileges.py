@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from .system_calls import call, prctl
 
-_SET_NO_NEW_PRIVILEGES, _DROP_FROM_BOUNDS, _IS_IN_BOUNDS = 38, 24, 23
+_SET_NO_NEW_PRIVILEGES, _DROP_FROM_BOUNDS = 38, 24
 _AMBIENT, _CLEAR_AMBIENT = 47, 4
 _SET_DUMPABLE = 4
 _VERSION_3 = 0x20080522
@@ -30,10 +30,7 @@ def give_up_new_privileges() -> None:
 def give_up_capabilities(numbers: Iterable[int] | None = None) -> None:
     """Give up capabilities, all of them by default; who has none loses nothing."""
     mask = 0 if numbers is None else ~sum(1 << number for number in numbers)
-    for number in range(64) if numbers is None else numbers:
-        with contextlib.suppress(PermissionError):  # only root may, and need
-            if not _drop_from_bounds(number):
-                break
+    _drop_from_bounds(range(64) if numbers is None else numbers)
     with contextlib.suppress(OSError):  # Linux before 4.3 has no such set
         prctl(_AMBIENT, _CLEAR_AMBIENT)
     effective, permitted = _held()
@@ -53,16 +50,14 @@ def show_memory() -> None:
     prctl(_SET_DUMPABLE, 1)
 
 
-def _drop_from_bounds(number: int) -> bool:
-    """Say whether there is a capability of this number."""
+def _drop_from_bounds(numbers: Iterable[int]) -> None:
     try:
-        if prctl(_IS_IN_BOUNDS, number):
+        for number in numbers:
             prctl(_DROP_FROM_BOUNDS, number)
     except OSError as error:
-        if error.errno != errno.EINVAL:
+        # Only root may, and need; and there are fewer than 64.
+        if error.errno not in (errno.EPERM, errno.EINVAL):
             raise
-        return False
-    return True
 
 
 def _held() -> tuple[int, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -72,6 +73,13 @@ _SCHEDULING = "sched_setaffinity sched_setscheduler sched_setparam sched_setattr
 call themselves by their numbers here, and ZeroMQ ends a process in which that fails."""
 
 
+def prepare() -> None:
+    """Make the programs once for all processes that are forked from this one."""
+    if MACHINE in NUMBERS:
+        for has_private_view in (False, True):
+            sandbox_filter(MACHINE, has_private_view=has_private_view)
+
+
 def restrict(*, has_private_view: bool) -> None:
     """Refuse what leads out of a sandbox."""
     _apply(sandbox_filter(MACHINE, has_private_view=has_private_view))
@@ -82,6 +90,7 @@ def restrict_processes() -> None:
     _apply(guard_filter(MACHINE))
 
 
+@functools.cache
 def sandbox_filter(machine: str, *, has_private_view: bool) -> bytes:
     """The program for a sandbox."""
     filter_ = _Filter(machine)
