@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from taskweaver_ext.ces.execution.events import OutputProduced as OutputProduced
     from taskweaver_ext.ces.execution.events import StatusChanged as StatusChanged
     from taskweaver_ext.ces.execution.events import StatusReported as StatusReported
+    from taskweaver_ext.ces.execution.looks import Completion as Completion
+    from taskweaver_ext.ces.execution.looks import Completions as Completions
+    from taskweaver_ext.ces.execution.looks import Inspection as Inspection
+    from taskweaver_ext.ces.execution.looks import KernelPeek as KernelPeek
+    from taskweaver_ext.ces.execution.looks import RunningCode as RunningCode
+    from taskweaver_ext.ces.execution.looks import StackLine as StackLine
+    from taskweaver_ext.ces.execution.looks import Variable as Variable
     from taskweaver_ext.ces.execution.results import Display as Display
     from taskweaver_ext.ces.execution.results import ExecutionArtifact as ExecutionArtifact
     from taskweaver_ext.ces.execution.results import ExecutionResult as ExecutionResult
@@ -102,6 +109,9 @@ _NAMES_IN_MODULES = {
         "ArtifactProduced DisplayProduced DisplayUpdated ExecutionEvent ExecutionFinished"
         " InputRequested InputSettled LateOutput LogRecorded OutputCleared OutputProduced"
         " StatusChanged StatusReported"
+    ),
+    "ces.execution.looks": (
+        "Completion Completions Inspection KernelPeek RunningCode StackLine Variable"
     ),
     "ces.execution.results": (
         "Display ExecutionArtifact ExecutionResult ExecutionStatus KernelContents KernelDeath"

@@ -28,6 +28,7 @@ from taskweaver_ext.ces.execution.executor import (
     new_execution_id,
 )
 from taskweaver_ext.ces.execution.late_output import OnLateOutput
+from taskweaver_ext.ces.execution.looks import Completions, Inspection, KernelPeek
 from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES
 from taskweaver_ext.ces.execution.results import ExecutionResult, KernelContents
 from taskweaver_ext.ces.kernels.client.host import StartedKernel
@@ -41,6 +42,7 @@ from taskweaver_ext.ces.kernels.modes import (
 )
 from taskweaver_ext.ces.programs.site import ProgramSite
 from taskweaver_ext.ces.sandbox.sandbox import can_guard
+from taskweaver_ext.ces.sessions.kernel_looks import LOOK_SECONDS, MAX_CODE_CHARACTERS
 from taskweaver_ext.ces.sessions.kernel_pool import KernelPool
 from taskweaver_ext.ces.sessions.kernel_session import KernelSession
 from taskweaver_ext.ces.sessions.kernel_supervisor import MAX_DEATHS_IN_A_ROW
@@ -364,6 +366,65 @@ class Environment(Closeable):
         """
         return self._session(session_id).contents(token)
 
+    def complete(
+        self,
+        session_id: str,
+        code: str,
+        cursor: int | None = None,
+        *,
+        timeout: float = LOOK_SECONDS,
+    ) -> Completions:
+        """What fits at a place in code, by what the session's kernel knows; also while it is busy.
+
+        No code of the user runs for it: properties, `__getattr__` and `__dir__` are not asked. A
+        kernel that is not there is started, and answers if it is ready in time.
+
+        Args:
+            cursor: The place, in characters; by default the end.
+            timeout: Seconds after which the result says that the kernel did not answer.
+
+        Raises:
+            SessionError: There is no such session.
+            TypeError, ValueError: The code is no text, or the cursor no place in it.
+        """
+        _check_seconds("timeout", timeout)
+        place = _cursor_in(code, cursor)
+        return self._session(session_id).looks.complete(code, place, timeout)
+
+    def inspect(
+        self,
+        session_id: str,
+        code: str,
+        cursor: int | None = None,
+        detail: int = 0,
+        *,
+        timeout: float = LOOK_SECONDS,
+    ) -> Inspection:
+        """What the name at a place in code is, as a reader wants to know it; also while it is busy.
+
+        Args:
+            cursor: The place, in characters; by default the end.
+            detail: 1 for the source as well.
+
+        Raises:
+            SessionError: There is no such session.
+            TypeError, ValueError: The code is no text, or the cursor no place in it.
+        """
+        _check_seconds("timeout", timeout)
+        place = _cursor_in(code, cursor)
+        return self._session(session_id).looks.inspect(code, place, detail, timeout)
+
+    def peek(self, session_id: str, *, timeout: float = LOOK_SECONDS) -> KernelPeek:
+        """The variables of a session's kernel, the line that runs and its memory, at this moment.
+
+        It neither waits for code that runs, nor runs any, nor starts a kernel.
+
+        Raises:
+            SessionError: There is no such session.
+        """
+        _check_seconds("timeout", timeout)
+        return self._session(session_id).looks.peek(timeout)
+
     def snapshot(
         self,
         session_id: str,
@@ -485,6 +546,18 @@ def _check_seconds(name: str, seconds: object) -> None:
     """Refuse what is no number here, where the caller sees it, and not where the kernel is read."""
     if seconds is not None and (not isinstance(seconds, numbers.Real) or math.isnan(seconds)):
         raise TypeError(f"{name} is a number of seconds or None, not {seconds!r}.")
+
+
+def _cursor_in(code: object, cursor: int | None) -> int:
+    if not isinstance(code, str):
+        raise TypeError(f"Code is a text, not {type(code).__name__}.")
+    if len(code) > MAX_CODE_CHARACTERS:
+        raise ValueError(f"Code of more than {MAX_CODE_CHARACTERS:,} characters is not looked at.")
+    if cursor is None:
+        return len(code)
+    if not 0 <= cursor <= len(code):
+        raise ValueError(f"The cursor is a place in the code, 0 to {len(code)}, not {cursor!r}.")
+    return cursor
 
 
 def _let_go(

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from taskweaver_ext.ces.execution.cancellation import CancellationToken
+from taskweaver_ext.ces.execution.looks import RunningCode
 from taskweaver_ext.ces.execution.results import KernelDeath
 from taskweaver_ext.ces.kernels.client.host import StartedKernel
 from taskweaver_ext.ces.kernels.client.reader import KernelReader, OnLateOutput
@@ -37,6 +38,8 @@ class CurrentKernel:
         self._on_late_output = on_late_output
         self._unresponsive_seconds = unresponsive_seconds
         self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        """Tells that there is a kernel, or that there will be none."""
         self._kernel: StartedKernel | None = None
         self._reader: KernelReader | None = None
         self._record: SessionRecord | None = None
@@ -65,6 +68,7 @@ class CurrentKernel:
         with self._lock:
             self._kernel, self._reader, self._record = kernel, reader, record
             self._was_there = True
+            self._changed.notify_all()
         if self._is_closed:  # while it started
             self.stop()
             raise self._closed_error()
@@ -88,6 +92,7 @@ class CurrentKernel:
         """Stop the kernel, and any that is being started."""
         with self._lock:
             self._is_closed = True
+            self._changed.notify_all()
         self.stop()
 
     @property
@@ -102,6 +107,21 @@ class CurrentKernel:
             if self._kernel is None or self._reader is None:
                 raise self._closed_error()
             return self._kernel, self._reader
+
+    def wait_until_alive(self, seconds: float) -> KernelReader | None:
+        """Wait until there is a kernel that lives; None when there is none in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or self._is_alive(), seconds)
+            return self._reader if self._is_alive() else None
+
+    @property
+    def running(self) -> RunningCode | None:
+        """What runs on the kernel now, as far as that is known outside of it."""
+        with self._lock:
+            return None if self._reader is None else self._reader.running
+
+    def _is_alive(self) -> bool:
+        return self._kernel is not None and not self._has_died()
 
     @property
     def is_there(self) -> bool:

@@ -29,6 +29,7 @@ from taskweaver_ext.ces.kernels.client.reader import GRACE_SECONDS
 from taskweaver_ext.ces.kernels.modes import EnvMode
 from taskweaver_ext.ces.programs.site import ProgramSite
 from taskweaver_ext.ces.sessions.current_kernel import CurrentKernel
+from taskweaver_ext.ces.sessions.kernel_looks import KernelLooks
 from taskweaver_ext.ces.sessions.kernel_pool import KernelNotWantedError, KernelPool, KernelSlot
 from taskweaver_ext.ces.sessions.kernel_setup import KernelSetup
 from taskweaver_ext.ces.sessions.kernel_supervisor import KernelSupervisor
@@ -43,7 +44,7 @@ from taskweaver_ext.ces.sessions.variables import (
     VariableTransfer,
     wait_for_kernel_to_answer,
 )
-from taskweaver_ext.errors import KernelDiedError, SessionError
+from taskweaver_ext.errors import KernelDiedError, SessionError, TaskWeaverError
 from taskweaver_ext.text.redaction import Redactor
 
 TURN_SECONDS = 15.0
@@ -107,7 +108,11 @@ class KernelSession:
             max_deaths_in_a_row,
             traces_start=traces_start,
         )
+        self.looks = KernelLooks(
+            self._kernel, self.describe, self._start_if_need_be, redactor=redactor
+        )
         self._starting: threading.Thread | None = None
+        self._starting_lock = threading.Lock()
         self._variables: dict[str, str] = {}
         self._created_at = time.time()
         self._last_used_at = time.time()
@@ -165,6 +170,22 @@ class KernelSession:
     def _start_quietly(self) -> None:
         with self._using("upkeep") as place:
             self._supervisor.start_for_later(place.token)
+
+    def _start_if_need_be(self) -> None:
+        """Begin to start a kernel if there is none and no thread is about to start one."""
+        with self._starting_lock:
+            is_starting = self._starting is not None and self._starting.is_alive()
+            if self._kernel.is_closed or is_starting or self._turns.is_taken:
+                return
+            self._starting = threading.Thread(
+                target=self._start_again, name=f"taskweaver-start-{self._id}", daemon=True
+            )
+            self._starting.start()
+
+    def _start_again(self) -> None:
+        # What fails is tried again, and told, when code needs the kernel.
+        with contextlib.suppress(TaskWeaverError), self._using("upkeep") as place:
+            self._supervisor.ensure(place)
 
     @contextlib.contextmanager
     def _using(self, purpose: Purpose, token: CancellationToken | None = None) -> Iterator[Place]:

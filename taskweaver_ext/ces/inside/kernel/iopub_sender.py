@@ -25,6 +25,8 @@ RECEIVED = "taskweaver_received"
 """A message on control: so many bytes have been received; what is older can be forgotten."""
 RESEND = "taskweaver_resend"
 """A message on control: the same, and all that comes after it is to be sent again."""
+ASKED = "taskweaver_asked"
+"""A message on control: a question, to be answered while code runs."""
 END = "taskweaver_end"
 """A message on control: this process must end now, whatever it does."""
 
@@ -68,7 +70,12 @@ class IopubSender(FrameSender):
         for descriptor in (self._room, self._room_writer):
             os.set_blocking(descriptor, False)
         kernel.control_handlers.update(
-            {RECEIVED: self._receive_receipt, RESEND: self._send_again, END: self._end}
+            {
+                RECEIVED: self._receive_receipt,
+                RESEND: self._send_again,
+                ASKED: self._receive_question,
+                END: self._end,
+            }
         )
 
     def fileno(self) -> int:
@@ -175,6 +182,9 @@ class IopubSender(FrameSender):
             os.write(self._room_writer, b"!")
         except BlockingIOError:
             return  # the last one has not been read yet
+
+    def _receive_question(self, _stream: Any, _ident: Any, message: dict[str, Any]) -> None:
+        self.on_question(message["content"])
 
     def _end(self, _stream: Any, _ident: Any, _message: Any) -> None:
         end_with_all_children()

@@ -27,7 +27,6 @@ from .wire import (
     RUNS,
     STDOUT,
     FrameSender,
-    end_with_all_children,
 )
 
 BATCH_SECONDS = 0.015
@@ -122,6 +121,11 @@ class OutputQueue:
         self._wire.send_all(lambda: frame)
         # Rung before code runs: a first line must not be cut by the thread that this wakes.
         self._set_alarm(_monotonic() + PARTIAL_LINE_SECONDS)
+
+    def say_apart(self, kind: int, text: str) -> None:
+        """Send a message that belongs to no execution, past all that waits."""
+        frame = b"".join(_frame(kind, 0, text))
+        self._wire.send_all(lambda: frame)
 
     def end(self, text: str) -> None:
         """Append the end of the running execution and send it, after all that came before."""
@@ -222,10 +226,10 @@ class OutputQueue:
         while True:
             ready = self._wait()
             if self._wire.fileno() in ready:
-                end_with_all_children()
+                self._wire.receive()
             if self._alarm in ready:
                 os.read(self._alarm, 512)
-            if ready - {self._alarm}:
+            if ready - {self._alarm, self._wire.fileno()}:
                 self.flush()
             if _monotonic() >= self._due:
                 self._send_batch()

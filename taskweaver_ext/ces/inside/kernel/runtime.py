@@ -29,6 +29,7 @@ from .child_pipes import ChildPipes
 from .deferred_signals import DeferredSignals
 from .display_parts import DISPLAYS, send_large_parts
 from .interrupt_watch import InterruptWatch
+from .looks import Looks
 from .message_cost import fitting, sendable
 from .output_queue import OutputQueue
 from .streams import TextStream
@@ -64,7 +65,9 @@ class Runtime:
     def __init__(self, open_wire: Callable[[DeferredSignals], FrameSender]) -> None:
         self.signals = DeferredSignals()
         self._pipes = ChildPipes((STDOUT, STDERR))
-        self.queue = OutputQueue(open_wire(self.signals), self._pipes)
+        self._wire = open_wire(self.signals)
+        self._wire.on_question = lambda _question: None  # until there is something to look at
+        self.queue = OutputQueue(self._wire, self._pipes)
         self.stdout = TextStream(self.queue, STDOUT)
         self.stderr = TextStream(self.queue, STDERR)
         self._kernel_pid = os.getpid()
@@ -76,6 +79,7 @@ class Runtime:
         self._interrupt_raised: KeyboardInterrupt | None = None
         self.ended_with: BaseException | None = None
         """What the code raised."""
+        self._began_at = 0.0
         self.context: plugin_api.PluginContext
         self.plugins: plugin_api.LoadedPlugins
 
@@ -113,7 +117,9 @@ class Runtime:
         self.context = plugin_api.PluginContext(publish, env_id=env_id, session_id=session_id)
         self.plugins = plugin_api.LoadedPlugins(self.context, shell.user_ns)
         self._variables = Variables(shell.user_ns, self.stdout)
-        self._shell = shell
+        self.shell = shell
+        looks = Looks(self, lambda answer: self.queue.say_apart(MESSAGE, f"looked\n{answer}"))
+        self._wire.on_question = looks.receive
 
     def say_hello(self, key: str, **more: str) -> None:
         """Tell the client that this kernel is ready."""
@@ -161,6 +167,7 @@ class Runtime:
         self.queue.begin(ordinal)
         self.context.begin(request)
         self._is_interrupted = False
+        self._began_at = time.monotonic()
         self._interrupt_watch.begin(ordinal)
         if threading.current_thread() is threading.main_thread():
             self._interrupt_watch.loop = asyncio.get_running_loop()
@@ -198,6 +205,11 @@ class Runtime:
         """Whether this execution has begun and not ended."""
         return ordinal == self._interrupt_watch.execution
 
+    @property
+    def running(self) -> tuple[int, float]:
+        """The execution that has begun and not ended, 0 if there is none, and when it began."""
+        return self._interrupt_watch.execution, self._began_at
+
     def hold_executions(self) -> threading.Lock:
         """Return a lock: while it is held, no execution begins."""
         return self._interrupt_watch.lock
@@ -228,18 +240,18 @@ class Runtime:
 
     def _describe_contents(self) -> None:
         """Write what code would find here, as JSON."""
-        contents = kernel_contents.describe(self._shell.user_ns, self._names_of_ours())
+        contents = kernel_contents.describe(self.shell.user_ns, self.names_of_ours())
         self.stdout.write(json.dumps(contents))
 
     def _save_variables(self, **arguments: Any) -> None:
-        self._variables.save(self._names_of_ours(), **arguments)
+        self._variables.save(self.names_of_ours(), **arguments)
 
     def _restore_variables(self, **arguments: Any) -> None:
-        self._variables.restore(self._names_of_ours(), **arguments)
+        self._variables.restore(self.names_of_ours(), **arguments)
 
-    def _names_of_ours(self) -> set[str]:
+    def names_of_ours(self) -> set[str]:
         """What is in the user's namespace and not the user's."""
-        return {*self._shell.user_ns_hidden, *self.plugins.names}
+        return {*self.shell.user_ns_hidden, *self.plugins.names}
 
     def _pop_exception(self) -> BaseException | None:
         exception, self.ended_with = self.ended_with, None

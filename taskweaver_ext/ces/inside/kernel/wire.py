@@ -6,7 +6,8 @@ is the backpressure, and the thread that writes is the thread that sends.
 Where no socket file can be shared (a container in a virtual machine) it is a
 TCP connection that the client opens, with a proof that it knows the key.
 
-A frame is a header (kind, ordinal of the execution, length) and its payload.
+A frame is a header (kind, ordinal of the execution, length) and its payload. The other way
+come questions, which are answered while code runs (`looks.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import contextlib
 import functools
 import hashlib
 import hmac
+import json
 import os
 import secrets
 import select
@@ -24,7 +26,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .deferred_signals import DeferredSignals
 
@@ -48,6 +50,7 @@ _exit = os._exit
 
 _STILL_THERE_MILLISECONDS = 1000
 _PROOF_SECONDS = 1.0
+_MAX_RECEIVED_BYTES = 1 << 18
 _TURN_SECONDS = 0.05
 """How long signals wait while another thread sends."""
 
@@ -111,6 +114,8 @@ class FrameSender:
 
     flushes_at_once = True
     """False where a message costs so much that also flushed text is sent in batches."""
+    on_question: Callable[[dict[str, Any]], None]
+    """Called with what the client asks, on the thread that hears it, which must not wait."""
 
     def __init__(self, signals: DeferredSignals) -> None:
         self._signals = signals
@@ -119,8 +124,11 @@ class FrameSender:
         self._rest = memoryview(b"")
 
     def fileno(self) -> int:
-        """A descriptor: readable means that the other side is gone."""
+        """A descriptor: readable means that there is something to `receive`."""
         raise NotImplementedError
+
+    def receive(self) -> None:
+        """Read what the client asks; this process ends if the client is gone."""
 
     def send_all(self, drain: Callable[[], bytes]) -> bool:
         """Send what `drain` gives; wait while there is no room.
@@ -176,6 +184,7 @@ class Wire(FrameSender):
         super().__init__(signals)
         self._socket = open_socket(address)
         self._socket.setblocking(False)
+        self._asked = b""
         last_words = HEADER.pack(MESSAGE, 0, len(_BROKEN)) + _BROKEN
         # Made now, when everything works.
         self._say_last_words = functools.partial(self._socket.send, last_words)
@@ -191,6 +200,21 @@ class Wire(FrameSender):
     def fileno(self) -> int:
         """The socket's descriptor."""
         return self._socket.fileno()
+
+    def receive(self) -> None:
+        """Read questions, a line of JSON each; for one thread."""
+        try:
+            data = self._socket.recv(_MAX_RECEIVED_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            end_with_all_children()
+        *lines, self._asked = (self._asked + data).split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError):  # code has read a part of it
+                self.on_question(json.loads(line))
 
     def send_pipes(self, ordinal: int, descriptors: list[int]) -> None:
         """Hand over the reading ends of an execution's pipes: what is in them outlives us."""

@@ -141,6 +141,9 @@ class KernelConnection(Protocol):
     def ask_if_alive(self) -> None:
         """Ask a kernel whether it still works; `receive` brings an "alive" message."""
 
+    def ask(self, question: dict[str, Any]) -> None:
+        """Ask what is answered while code runs; `receive` brings a "looked" message."""
+
     @property
     def is_reachable(self) -> bool:
         """Whether a silent kernel could be heard now; any thread may ask."""

@@ -8,10 +8,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, assert_never
 
 from taskweaver_ext.ces.execution.cancellation import CancellationToken
 from taskweaver_ext.ces.execution.events import InputSettled, StatusChanged
+from taskweaver_ext.ces.execution.looks import RunningCode
 from taskweaver_ext.ces.execution.results import (
     Cause,
     ExecutionId,
@@ -37,6 +38,7 @@ from taskweaver_ext.ces.kernels.client.host import (
     RunsReceived,
 )
 from taskweaver_ext.ces.kernels.client.liveness import UNRESPONSIVE_SECONDS, Liveness
+from taskweaver_ext.ces.kernels.client.looks import Answer, UnansweredLooks
 from taskweaver_ext.ces.kernels.client.received_json import MAX_DEPTH
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.text.json_depth import is_nested_deeper
@@ -64,7 +66,7 @@ class KernelReader:
 
     Threads:
         The reader owns `_connection` and the fields of the running execution.
-        `submit`, `answer`, `stop` and a cancelled token are safe from any
+        `submit`, `answer`, `look`, `stop` and a cancelled token are safe from any
         thread: they only queue a step and wake the reader. `_lock` guards
         `_has_ended`, so that no step is queued for a reader that is gone.
         `answers` reads `_is_gone`, which only the reader sets, once.
@@ -86,6 +88,7 @@ class KernelReader:
         self._steps: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._execution_ids: dict[int, ExecutionId] = {}
         self._ordinal = 0
+        self._began_at = 0.0
         self._running: Execution | None = None
         self._deadlines = Deadlines()
         self._has_killed = False
@@ -93,6 +96,7 @@ class KernelReader:
         self._void_questions = 0
         self._stop_at = NEVER
         self._liveness = Liveness(unresponsive_seconds)
+        self._looks = UnansweredLooks()
         self._is_broken = False
         self._is_gone = False
         self.death: KernelDeath | None = None
@@ -120,6 +124,20 @@ class KernelReader:
     def answer(self, execution: Execution, question: int, text: str) -> None:
         """Answer an execution's question, if it still waits for this one."""
         self._post(lambda: self._answer(execution, question, text))
+
+    def look(self, what: str, arguments: dict[str, Any], seconds: float) -> Answer:
+        """Return what the kernel answers, past the code that runs; raises LookFailedError."""
+        pending = self._looks.begin(what, arguments)
+        self._post(lambda: self._connection.ask(pending.question))
+        return pending.wait(seconds)
+
+    @property
+    def running(self) -> RunningCode | None:
+        """What runs, and for how long; from any thread."""
+        execution, began_at = self._running, self._began_at
+        if execution is None:
+            return None
+        return RunningCode(execution_id=execution.id, seconds=time.monotonic() - began_at)
 
     def answers(self, token: CancellationToken) -> bool:
         """Whether the kernel still answers; one that does not is killed, and the reader ends."""
@@ -176,6 +194,7 @@ class KernelReader:
         self._ordinal += 1
         self._execution_ids[self._ordinal] = execution.id
         self._execution_ids.pop(self._ordinal - _REMEMBERED_EXECUTIONS, None)
+        self._began_at = time.monotonic()
         self._running = execution
         self._deadlines = Deadlines(execution.timeout)
         self._void_questions = 0
@@ -221,6 +240,8 @@ class KernelReader:
         match message.message_type:
             case "alive":
                 self._liveness.answered()
+            case "looked":
+                self._receive_answer(message.content)
             case "broken":
                 self._is_broken = True
             case "started" if execution is not None:
@@ -228,6 +249,12 @@ class KernelReader:
                 self._code_has_started()
             case _ if execution is not None:
                 self._receive_published(execution, message)
+
+    def _receive_answer(self, answer: Answer) -> None:
+        running = answer.get("running")
+        if isinstance(running, dict) and running.get("ordinal") == self._ordinal and self._running:
+            running["execution_id"] = self._running.id
+        self._looks.receive(answer)
 
     def _receive_published(self, execution: Execution, message: MessageReceived) -> None:
         try:
@@ -387,6 +414,7 @@ class KernelReader:
     def _end_what_is_left(self) -> None:
         """End every execution that the reader still knows of; no more are accepted."""
         self._liveness.stop_waiting()
+        self._looks.stop()
         with self._lock:
             self._has_ended = True
         while not self._steps.empty():

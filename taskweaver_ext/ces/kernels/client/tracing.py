@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from typing import Any
 
 from taskweaver_ext.ces.kernels.client.host import (
     ExecuteRequest,
@@ -53,6 +54,11 @@ class TracedConnection:
         """Log and ask the kernel whether it still works."""
         self._say(">", "alive?")
         self._connection.ask_if_alive()
+
+    def ask(self, question: dict[str, Any]) -> None:
+        """Log and ask what is answered while code runs."""
+        self._say(">", repr(question))
+        self._connection.ask(question)
 
     @property
     def is_reachable(self) -> bool:

@@ -9,6 +9,7 @@ a folder with us.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import socket
@@ -156,6 +157,7 @@ class WireConnection:
         if death_descriptor is not None:
             self._poller.register(death_descriptor, zmq.POLLIN)
         self._frames = FrameReader()
+        self._unsent = bytearray()
         self._pipes: dict[int, list[int]] = {}
         self._latest_ordinal = 0
         self._received_bytes = 0
@@ -203,6 +205,20 @@ class WireConnection:
         """Ask the kernel whether it still works, as it is asked to run code."""
         content = execute_content("", silent=True)
         self._send(self._shell, self._format.pack("execute_request", content, metadata=ALIVE))
+
+    def ask(self, question: dict[str, Any]) -> None:
+        """Ask on the side socket, which another thread of the kernel hears."""
+        self._unsent += json.dumps(question).encode() + b"\n"
+        self._send_questions()
+
+    def _send_questions(self) -> None:
+        """Send what there is room for; the rest when there is more."""
+        try:
+            while self._unsent:
+                del self._unsent[: self._wire.send(self._unsent)]
+        except OSError:  # there is no room, or, as `receive` will see, nobody
+            pass
+        self._poller.register(self._wire, zmq.POLLIN | (zmq.POLLOUT if self._unsent else 0))
 
     @property
     def tells_beginnings(self) -> bool:
@@ -253,6 +269,8 @@ class WireConnection:
         milliseconds = None if timeout is None else int(timeout * 1000) + 1
         ready = {source for source, _ in self._poller.poll(milliseconds)}
         wire_ended = False
+        if self._unsent:
+            self._send_questions()
         if self._wire.fileno() in ready:
             wire_ended = yield from self._receive_from_wire()
         if self._waker.fileno() in ready:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, assert_never
 
 from taskweaver_ext.ces.execution.results import HostNotice
-from taskweaver_ext.ces.inside.kernel.iopub_sender import END
+from taskweaver_ext.ces.inside.kernel.iopub_sender import ASKED, END
 from taskweaver_ext.ces.kernels.client.host import (
     ExecuteRequest,
     ExecutionEnded,
@@ -145,6 +145,10 @@ class GatewayConnection:
         self._is_asked = True
         self._look_later(_LOOK_SECONDS[0])
         self._channel.send("shell", "execute_request", execute_content("", silent=True), ALIVE)
+
+    def ask(self, question: dict[str, Any]) -> None:
+        """Ask on the control channel; while there is no channel nothing is asked."""
+        self._channel.send("control", ASKED, question)
 
     @property
     def tells_beginnings(self) -> bool:

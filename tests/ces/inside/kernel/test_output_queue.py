@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from taskweaver_ext.ces.inside.kernel import output_queue
+from taskweaver_ext.ces.inside.kernel import wire as side_socket
 from taskweaver_ext.ces.inside.kernel.child_pipes import ChildPipes
 from taskweaver_ext.ces.inside.kernel.deferred_signals import DeferredSignals
 from taskweaver_ext.ces.inside.kernel.output_queue import OutputQueue, pending_of_execution
@@ -64,7 +64,7 @@ def line(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[OutputQueue, _Listener]]:
     # A kernel ends when its client is gone; here only its thread does.
-    monkeypatch.setattr(output_queue, "end_with_all_children", sys.exit)
+    monkeypatch.setattr(side_socket, "end_with_all_children", sys.exit)
     path = tmp_path_factory.mktemp("wire") / "s"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
