@@ -80,6 +80,8 @@ class RunCode:
 
     code: str
     language: str = "python"
+    repeats: int | None = None
+    """The number of the code block that is run again with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ def begin(session: Session, command: Command) -> Outcome | Begun:
             answered = session.submit(command.message, files=command.files)
             return Begun(lambda: _outcome_of_message(session, answered), answered.id)
         case protocol.RunCode():
-            run = session.submit_code(command.language, command.code)
+            run = session.submit_code(command.language, command.code, repeats=command.repeats)
             return Begun(lambda: _outcome_of_run(run), run.id)
         case protocol.UpdateSessionVar():
             variables = command.variables

@@ -66,8 +66,8 @@ export class CellView {
   constructor(cell, actions) {
     this.#cell = cell;
     this.#actions = actions;
-    this.#again = button("Run again", () => actions.runBlock(this.#requireNumber()));
-    this.#edit = button("Edit", () => actions.edit(this.#requireNumber(), cell.code, cell.language));
+    this.#again = button("Run again", () => actions.runBlock(this.#requireNumber(), cell.code, cell.language));
+    this.#edit = button("Edit", () => actions.edit(cell.code, cell.language));
     this.#known = button("Known to the agent", () => actions.dropFromContext(this.#requireNumber()), "quiet known");
     this.#known.title = "The agent knows this block. Press to take it out.";
     this.#fold = button("Fold", () => this.fold());

@@ -56,8 +56,8 @@ export class Message {
   isError = false;
   /** @type {string[]} */
   files = [];
-  /** The code blocks in its text, by their place: their numbers. @type {Map<number, number>} */
-  numbers = new Map();
+  /** The code blocks in its text, by their place. @type {Map<number, { number: number, language: string, code: string }>} */
+  proposed = new Map();
 
   /**
    * @param {string} id
@@ -254,7 +254,7 @@ export class Conversation {
         this.#receiveLate(extra.execution_id, extra.stream, text);
         break;
       case "session_question":
-        this.#ask(extra);
+        this.#ask({ ...extra, prompt: text });
         break;
       case "session_answered":
         this.#answer(extra);
@@ -530,7 +530,7 @@ export class Conversation {
    */
   #number(event, post, text, extra) {
     if (extra.part) {
-      post.message?.numbers.set(extra.part, extra.number);
+      post.message?.proposed.set(extra.part, { number: extra.number, language: extra.language, code: text });
       if (post.message) this.onChange(post.message);
       return;
     }

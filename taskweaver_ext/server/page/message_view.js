@@ -44,24 +44,23 @@ export class MessageView {
   }
 
   get #key() {
-    return `${this.#message.text}\n${[...this.#message.numbers.values()].join()}`;
+    return `${this.#message.text}\n${[...this.#message.proposed.keys()].join()}`;
   }
 
   /** Give each block of code in the answer its number, and what can be done with it. */
   #addTools() {
     const blocks = [...this.#body.querySelectorAll("pre")];
-    for (const [part, number] of this.#message.numbers) {
+    for (const [part, { number, language, code }] of this.#message.proposed) {
       const block = blocks[part - 1];
       if (!block || block.previousElementSibling?.classList.contains("code-tools")) continue;
-      const code = block.textContent ?? "";
       block.before(
         make(
           "div",
           "code-tools",
           {},
           make("span", "number", { textContent: String(number), id: `block-${number}` }),
-          button("Run", () => this.#actions.runBlock(number)),
-          button("Edit", () => this.#actions.edit(number, code)),
+          button("Run", () => this.#actions.runBlock(number, code, language)),
+          button("Edit", () => this.#actions.edit(code, language)),
           button("Copy", () => this.#actions.copy(code)),
         ),
       );

@@ -3,8 +3,8 @@
  *
  * @typedef {object} PageActions
  * @property {string} sessionId
- * @property {(number: number) => Promise<void>} runBlock  Run a numbered block again.
- * @property {(number: number, code: string, language?: string) => void} edit  Put code into the composer.
+ * @property {(number: number, code: string, language: string) => Promise<void>} runBlock  Run a numbered block again.
+ * @property {(code: string, language: string) => void} edit  Put code into the composer.
  * @property {(text: string) => Promise<void>} copy
  * @property {(isKill: boolean) => Promise<void>} stop
  * @property {(questionId: string, outcome: string, text?: string) => Promise<void>} answer

@@ -86,8 +86,8 @@ export class SessionPage {
   get #actions() {
     return {
       sessionId: this.#sessionId,
-      runBlock: (number) => this.#do("run_block", { number }),
-      edit: (_number, code, language = "python") => this.#composer.fill(language === "bash" ? "shell" : "python", code),
+      runBlock: (number, code, language) => this.#run({ code, language, repeats: number }),
+      edit: (code, language) => this.#composer.fill(language === "bash" ? "shell" : "python", code),
       copy: (text) => copy(text),
       stop: (isKill) => this.#do("interrupt", { kill: isKill }),
       answer: (questionId, outcome, text = "") => this.#do("answer", { question_id: questionId, outcome, text }),
@@ -173,15 +173,28 @@ export class SessionPage {
   async #send(mode, text) {
     this.#isFollowing = true;
     this.#follow();
-    const path = sessionPath(this.#sessionId, mode === "agent" ? "/messages" : "/runs");
-    const body = mode === "agent" ? { message: text } : { code: text, language: mode === "shell" ? "bash" : "python" };
     try {
-      await ask("POST", path, body);
+      if (mode === "agent") await this.#begin("/messages", { message: text });
+      else await this.#begin("/runs", { code: text, language: mode === "shell" ? "bash" : "python" });
       this.onTitle();
     } catch (error) {
       this.#fail(error);
       throw error;
     }
+  }
+
+  /** @param {Record<string, unknown>} wanted */
+  async #run(wanted) {
+    this.#isFollowing = true;
+    await this.#begin("/runs", wanted).catch((error) => this.#fail(error));
+  }
+
+  /**
+   * @param {"/messages"|"/runs"} path
+   * @param {Record<string, unknown>} wanted
+   */
+  async #begin(path, wanted) {
+    await ask("POST", sessionPath(this.#sessionId, path), wanted);
   }
 
   /**
