@@ -23,9 +23,9 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 STAND_IN = """#!/bin/sh
 echo "$(basename "$0") $*" >>"$CALLS"
-case "$*" in
-    "-m $FAILING"*) echo "it fails"; exit 3 ;;
-    "-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; cp "$0" "$3/bin/taskweaver-ext" ;;
+case "$(basename "$0") $*" in
+    "$FAILING "* | *" -m $FAILING"*) echo "it fails"; exit 3 ;;
+    *" -m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; cp "$0" "$3/bin/taskweaver-ext" ;;
 esac
 exit 0
 """
@@ -82,6 +82,9 @@ def copy(tmp_path: Path) -> Copy:
     stand_in.chmod(0o755)
     (root / "bin").mkdir()
     (root / "bin" / "node").symlink_to(stand_in)  # so that no test installs it
+    compiler = root / ".cache" / "typescript" / "node_modules" / ".bin" / "tsc"
+    compiler.parent.mkdir(parents=True)
+    compiler.symlink_to(stand_in)  # so that none fetches it
     return Copy(root, tmp_path / "calls")
 
 
@@ -172,7 +175,9 @@ def test_without_a_python_that_is_new_enough_it_says_so(copy: Copy) -> None:
     assert "hint: " in result.stderr
 
 
-@pytest.mark.parametrize("failing", ["nothing", "ruff check", "ruff format", "mypy", "pytest"])
+@pytest.mark.parametrize(
+    "failing", ["nothing", "ruff check", "ruff format", "mypy", "tsc", "pytest"]
+)
 def test_check_runs_everything_and_fails_when_one_part_fails(copy: Copy, failing: str) -> None:
     copy.run("scripts/test")
 
@@ -182,6 +187,7 @@ def test_check_runs_everything_and_fails_when_one_part_fails(copy: Copy, failing
         "python -m ruff check .",
         "python -m ruff format --check .",
         "python -m mypy",
+        f"tsc --project {copy.root}/scripts/page_types.json",
         "python -m pytest -q tests/test_layers.py tests/test_public_api.py",
     ]
     assert result.returncode == (0 if failing == "nothing" else 1)
@@ -205,7 +211,7 @@ def test_ci_checks_and_tests_and_fails_when_one_of_them_does(
 
     result = copy.run(".ci/run", failing=failing)
 
-    modules = [call.split()[2] for call in copy.calls]
+    modules = [call.split()[2] for call in copy.calls if call.startswith("python -m ")]
     assert modules == ["ruff", "ruff", "mypy", "pytest", "tests.support.docker_engine"]
     assert " -m pytest " in copy.calls[-1]
     assert result.returncode == code

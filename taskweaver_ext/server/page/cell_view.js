@@ -3,6 +3,7 @@
 import { fileAddress } from "./api.js";
 import { DisplayView } from "./display_view.js";
 import { button, make, setText } from "./dom.js";
+import { OutputBar } from "./output_bar.js";
 import { OutputView } from "./output_view.js";
 import { QuestionView } from "./question_view.js";
 import { renderInto } from "./rendered.js";
@@ -58,6 +59,7 @@ export class CellView {
   /** @type {OutputView | null} */
   #lateView = null;
   #shownCode = "";
+  #bar;
 
   /**
    * @param {Cell} cell
@@ -83,6 +85,10 @@ export class CellView {
       button("Copy", () => actions.copy(cell.code)),
       this.#fold,
     );
+    const whole = /** @type {const} */ (["stdout", "stderr"]).map((stream) =>
+      make("a", "", { href: actions.recordAddress(cell.id, stream), target: "_blank", rel: "noopener", textContent: `whole ${stream}` }),
+    );
+    this.#bar = new OutputBar(() => this.#searchedOutputs(), whole);
     this.#kill.title = "Ends the kernel: its variables are lost.";
     const head = make("header", "", {}, this.#number, this.#state, this.#title, this.#objective, tools);
     this.#late.append(make("h3", "", { textContent: "Late output" }));
@@ -95,6 +101,7 @@ export class CellView {
       this.#contract,
       this.#question,
       this.#outputs,
+      this.#bar.element,
       this.#error,
       this.#notices,
       this.#artifacts,
@@ -218,6 +225,14 @@ export class CellView {
       this.#views.set(output, made);
       this.#outputs.append(made.element);
     }
+    this.#bar.update();
+  }
+
+  #searchedOutputs() {
+    return this.#cell.outputs.flatMap((output) => {
+      const view = this.#views.get(output);
+      return output.type === "text" && view instanceof OutputView ? [{ store: output.store, view }] : [];
+    });
   }
 
   /** @param {Output} output */

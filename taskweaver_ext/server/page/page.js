@@ -17,6 +17,8 @@ class Page {
 
   constructor() {
     document.body.append(this.#top, this.#left.element, this.#middle, this.#right);
+    this.#left.element.id = "sessions";
+    this.#right.id = "panels";
     addEventListener("popstate", () => void this.#open());
     this.#left.onChoose = (sessionId) => this.#go(sessionId);
     this.#left.onNew = () => void this.#begin();
@@ -49,12 +51,31 @@ class Page {
     this.#session?.close();
     this.#session = new SessionPage(sessionId);
     this.#session.onTitle = () => void this.#left.refresh();
-    this.#top.replaceChildren(...this.#session.top);
+    document.body.classList.remove("shows-sessions", "shows-panels");
+    this.#top.replaceChildren(
+      opener("Sessions", "sessions"),
+      ...this.#session.top,
+      opener("Variables and files", "panels"),
+    );
     this.#middle.replaceChildren(...this.#session.middle);
     this.#right.replaceChildren(...this.#session.right);
     this.#left.setCurrent(sessionId);
     void ask("GET", sessionPath(sessionId)).catch((error) => say(error.message, "error"));
   }
+}
+
+/**
+ * A button for what has no room beside the conversation on a narrow screen.
+ * @param {string} label
+ * @param {"sessions"|"panels"} what
+ */
+function opener(label, what) {
+  const press = make("button", `opener for-${what}`, { type: "button", textContent: label, "aria-controls": what, "aria-expanded": "false" });
+  press.addEventListener("click", () => {
+    const isOpen = document.body.classList.toggle(`shows-${what}`);
+    press.setAttribute("aria-expanded", String(isOpen));
+  });
+  return press;
 }
 
 new Page();

@@ -46,6 +46,9 @@ export class SessionPage {
   #isAsked = false;
   #timer;
   #growth;
+  /** @type {HTMLElement | null} */
+  #linked = null;
+  #goTo = () => this.#goToLinked();
 
   /** @param {string} sessionId */
   constructor(sessionId) {
@@ -67,6 +70,7 @@ export class SessionPage {
     // Pictures and frames grow after they were drawn.
     this.#growth = new ResizeObserver(() => this.#follow());
     this.#growth.observe(this.#blocks);
+    addEventListener("hashchange", this.#goTo);
     this.#timer = setInterval(() => this.#tick(), TICK_MS);
     this.#connection = new Connection(sessionId);
     this.#connection.onEvent = (event) => this.#conversation.receive(event);
@@ -78,6 +82,7 @@ export class SessionPage {
   close() {
     clearInterval(this.#timer);
     this.#growth.disconnect();
+    removeEventListener("hashchange", this.#goTo);
     this.#connection.close();
     this.#variables.close();
   }
@@ -126,6 +131,7 @@ export class SessionPage {
   #draw() {
     for (const item of this.#changed) this.#views.get(item)?.update();
     this.#changed.clear();
+    this.#goToLinked();
     this.#drawTop();
     this.#variables.setBusy(this.#conversation.roundId !== null);
   }
@@ -234,10 +240,28 @@ export class SessionPage {
   #onKey(event) {
     const block = /** @type {HTMLElement} */ (event.target).closest(".blocks > *");
     if (block === null || block !== event.target || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.key === "f" && this.#foldBlock(block)) return;
     const next = { ArrowDown: block.nextElementSibling, j: block.nextElementSibling, ArrowUp: block.previousElementSibling, k: block.previousElementSibling }[event.key];
     if (!(next instanceof HTMLElement)) return;
     event.preventDefault();
     next.focus();
+  }
+
+  /** @param {Element} block */
+  #foldBlock(block) {
+    const view = [...this.#views.values()].find((one) => one.element === block);
+    if (view instanceof CellView) view.fold();
+    return view instanceof CellView;
+  }
+
+  /** Go where the address points to, as soon as that block is there. */
+  #goToLinked() {
+    const linked = location.hash ? document.getElementById(location.hash.slice(1)) : null;
+    if (!linked || linked === this.#linked) return;
+    this.#linked = linked;
+    this.#isFollowing = false;
+    linked.scrollIntoView();
+    linked.focus();
   }
 
   /** Only the reader lets go of the end, by scrolling up, and takes hold of it again. */
