@@ -211,7 +211,7 @@ def test_ci_checks_and_tests_and_fails_when_one_of_them_does(
 
     result = copy.run(".ci/run", failing=failing)
 
-    modules = [call.split()[2] for call in copy.calls if call.startswith("python -m ")]
+    modules = [call.split()[2] for call in copy.calls if call.split()[1] == "-m"]
     assert modules == ["ruff", "ruff", "mypy", "pytest", "tests.support.docker_engine"]
     assert " -m pytest " in copy.calls[-1]
     assert result.returncode == code
