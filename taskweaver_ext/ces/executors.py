@@ -32,7 +32,7 @@ from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.ces.programs.site import ProgramSite, ProgramSites
 from taskweaver_ext.ces.programs.tools import can_run
 from taskweaver_ext.ces.sessions.session_folder import refuse_to_share
-from taskweaver_ext.ces.shell import ShellExecutor
+from taskweaver_ext.ces.shell import ShellExecutor, ShellState
 from taskweaver_ext.closing import Closeable
 from taskweaver_ext.errors import KernelDiedError, KernelStartError, SessionError
 from taskweaver_ext.machine.child_environment import variables_for_programs
@@ -321,6 +321,25 @@ class ExecutorRegistry(Closeable):
             if key not in self._executors:
                 self._executors[key] = self._make(name, fresh)
             return self._executors[key]
+
+    def shell_state(self) -> ShellState | None:
+        """Where programs would begin that the session's shell starts on this machine.
+
+        Returns:
+            None: it does not say.
+
+        Raises:
+            SessionError: The session's programs run elsewhere, or the registry has been closed.
+        """
+        if self._kernel is not None and (place := self._place_of_programs) != "here":
+            where = self._kernel.environment.env_mode.value
+            advice = " `! command` runs inside, without one." if place != "refused" else ""
+            raise SessionError(
+                "A program with a terminal would run on this machine, outside the session's"
+                f" {where}.{advice}"
+            )
+        shell = self.get("bash")
+        return shell.state() if isinstance(shell, ShellExecutor) else None
 
     def interrupt(self, *, kill: bool = False) -> bool:
         """Stop what runs on any executor; return whether anything did."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from taskweaver_ext.ces.execution.audit import AuditLog
-from taskweaver_ext.ces.execution.executor import Executor, RunOptions
+from taskweaver_ext.ces.execution.executor import Executor, RunOptions, new_execution_id
 from taskweaver_ext.ces.execution.late_output import LateOutputs, OnLateOutput
-from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES
-from taskweaver_ext.ces.execution.results import ExecutionResult
+from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES, OutputSink
+from taskweaver_ext.ces.execution.recorded_run import RecordedRun
+from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
 from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.run_records import CLOSE_SECONDS, RunRecords
 from taskweaver_ext.ces.programs.shell_command import ShellCommand
@@ -25,6 +27,21 @@ from taskweaver_ext.ces.sessions.turns import Turns
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.machine.owned_folders import GivenFolder
 from taskweaver_ext.text.redaction import Redactor
+
+_ASK_FOR_STATE = r"""_taskweaver_asked=$?; \builtin printf '%s\0' "$PWD"
+\command -p env -0; \builtin return "$_taskweaver_asked"
+"""
+"""Leaves the last exit code as it was."""
+_STATE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShellState:
+    """What programs that a shell starts would begin with."""
+
+    cwd: Path
+    environment: Mapping[str, str]
+    """Its exported variables."""
 
 
 class ShellExecutor(Executor):
@@ -111,6 +128,27 @@ class ShellExecutor(Executor):
                 raise
             finally:
                 self._records.finish(run)
+
+    def state(self, timeout: float = _STATE_SECONDS) -> ShellState | None:
+        """Its folder and exported variables once it is idle; None if it does not say in time.
+
+        The shell is started for it if need be; nothing is written down of this.
+        """
+        options = RunOptions(execution_id=new_execution_id(None), timeout=timeout)
+        sink = OutputSink(self._records.folder, options.execution_id)
+        with self._turns.place("upkeep", options.token) as place:
+            if not self._turns.wait(place, timeout):
+                return None
+            run = RecordedRun(_ASK_FOR_STATE, options, sink)
+            self._started_reader().submit(
+                ShellCommand(run=run, code=_ASK_FOR_STATE, options=options)
+            )
+            result = run.deliver()
+        if result.status is ExecutionStatus.TIMEOUT or not result.stdout:
+            return None
+        cwd, *entries = "".join(result.stdout).split("\0")
+        pairs = (entry.partition("=") for entry in entries if "=" in entry)
+        return ShellState(Path(cwd), {name: value for name, _, value in pairs})
 
     def interrupt(self, *, kill: bool = False) -> bool:
         """Stop the command that runs, or is about to, with all it started; from any thread.

@@ -13,6 +13,9 @@ MODES: tuple[Mode, ...] = ("agent", "python", "shell")
 
 PREFIXES: dict[str, Mode] = {">": "python", "!": "shell"}
 
+TERMINAL_PREFIX = "!!"
+"""Before a command that is to have the terminal."""
+
 COMMANDS = {
     "help": "show this",
     "exit": "leave",
@@ -52,7 +55,7 @@ ALIASES = {
 class Request:
     """What a line asks for."""
 
-    kind: Mode | Literal["command", "nothing"]
+    kind: Mode | Literal["terminal", "command", "nothing"]
     text: str
     """Without its prefix; a command's arguments."""
     command: str = ""
@@ -63,6 +66,8 @@ def parse_request(line: str, mode: Mode) -> Request:
     text = line.strip()
     if not text:
         return Request("nothing", "")
+    if text.startswith(TERMINAL_PREFIX):
+        return Request("terminal", text.removeprefix(TERMINAL_PREFIX).strip())
     if text[0] in PREFIXES:
         kind = PREFIXES[text[0]]
         code = line.strip("\n").lstrip().lstrip(text[0] if kind == "python" else "")
@@ -79,7 +84,7 @@ def parse_request(line: str, mode: Mode) -> Request:
 
 def prefix_width(line: str) -> int:
     """How far the prefix moves the first line of code to the right."""
-    prefix = re.match(r"\s*(>+ ?|! ?)", line)
+    prefix = re.match(r"\s*(>+ ?|!!? ?)", line)
     return len(prefix[0]) if prefix else 0
 
 
@@ -91,7 +96,7 @@ def is_complete(line: str, mode: Mode) -> bool:
         # A block goes on until an empty line ends it.
         is_in_block = "\n" in line and last_line.startswith((" ", "\t")) and last_line.strip()
         return not is_in_block and _compiles(request.text)
-    return request.kind not in ("shell", "agent") or not line.endswith("\\")
+    return request.kind not in ("shell", "terminal", "agent") or not line.endswith("\\")
 
 
 def _compiles(code: str) -> bool:

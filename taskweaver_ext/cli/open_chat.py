@@ -29,6 +29,7 @@ from taskweaver_ext.console.markdown_use import MarkdownUse
 from taskweaver_ext.console.piped_chat import PipedChat, PlainTranscript
 from taskweaver_ext.console.request_runner import RequestRunner, Resumption
 from taskweaver_ext.console.screen import PlainScreen, TerminalScreen
+from taskweaver_ext.console.terminal_settings import settings_kept
 
 _STDOUT = 1
 _STDERR = 2
@@ -105,6 +106,8 @@ def _chat_through_pipes(source: ProjectSessions, resume: Resumption) -> int:
     runner = RequestRunner(
         source, display, can_ask=False, on_idle_signal=lambda _number: lines.cancel()
     )
+    if sys.stdin.isatty() and sys.stdout.isatty():  # simple as it is, a program can have it
+        runner.terminal_jobs.lend = settings_kept
     with contextlib.ExitStack() as stack:
         stack.callback(streams.close)
         stack.callback(lines.close)

@@ -83,7 +83,8 @@ class ConsoleChat:
         Raises:
             SessionError: The session that is to be continued cannot be.
         """
-        with echo_off(self._display.suspend_soon):
+        with echo_off(self._display.suspend_soon) as lend:
+            self._runner.terminal_jobs.lend = lend
             self._runner.start(pass_signals_to, self._resume.session_id)
             try:
                 self._display.say(self._first_words, color=DIM)

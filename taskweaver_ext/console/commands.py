@@ -12,6 +12,7 @@ from typing import Protocol, cast, get_args
 
 from taskweaver_ext.chat.requests import COMMANDS, MODES, Mode, Request
 from taskweaver_ext.chat.session_table import session_table
+from taskweaver_ext.chat.terminal_programs import advise_on_terminal
 from taskweaver_ext.config.settings import ApprovalMode
 from taskweaver_ext.console.markdown_command import USAGE as MARKDOWN_USAGE
 from taskweaver_ext.console.markdown_command import redraw_as_markdown, set_markdown
@@ -86,7 +87,9 @@ class Commands:
                 case "python":
                     return runner.run_code("python", request.text).is_success
                 case "shell":
-                    return runner.run_code("bash", request.text).is_success
+                    return self._run_shell(request.text)
+                case "terminal":
+                    return runner.run_in_terminal(request.text).is_success
                 case "nothing":
                     return True
         except TaskWeaverError as error:
@@ -97,6 +100,15 @@ class Commands:
             _log.exception("A request failed")
             self._say(f"error: {type(error).__name__}: {error}", color=RED)
             return False
+
+    def _run_shell(self, code: str) -> bool:
+        """Run it, unless all that could come of it is a program that waits for a terminal."""
+        advice = advise_on_terminal(code)
+        if advice is not None:
+            self._say(advice.text, color=YELLOW)
+            if advice.is_sure:
+                return False
+        return self._runner.run_code("bash", code).is_success
 
     def run(self, name: str, arguments: str) -> bool:
         """Do what a command says; False when it could not be done, which has been said."""
@@ -297,7 +309,7 @@ def _help_text() -> str:
     return (
         "text      asks the agent\n"
         "> code    runs Python in the session's kernel\n"
-        "! command runs in the session's shell\n"
+        "! command runs in the session's shell; !! vim x has your terminal\n"
         f"(/mode {'|'.join(MODES)} makes one of them the default)\n\n"
         f"{commands}\n\n{_KEYS}"
     )

@@ -118,6 +118,14 @@ class Display:
             self._receive(item)
         self.draw()
 
+    def stand_aside(self, use: Callable[[], T]) -> T:
+        """Have something else use the terminal; what is to be shown meanwhile waits."""
+        self.show_waiting()
+        try:
+            return use()
+        finally:
+            self._screen.reclaim()
+
     @contextlib.contextmanager
     def above_prompt(self, prompt: Prompt) -> Iterator[None]:
         """Show what comes above a prompt for as long as the block lasts."""

@@ -18,12 +18,14 @@ from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.inbox import InboxSubscription, Question
 from taskweaver_ext.console.past_conversation import show_end_of
 from taskweaver_ext.console.rows import DIM, RED, YELLOW
+from taskweaver_ext.console.terminal_jobs import CONTINUE, TerminalJobs
 from taskweaver_ext.conversation import Round
 from taskweaver_ext.demo import DEMO_REQUEST
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.session.rebuilt import VARIABLES_LOST
 from taskweaver_ext.session.saved import SavedSession
 from taskweaver_ext.session.session import Session
+from taskweaver_ext.session.terminal_run import TerminalCommand, TerminalEnd
 
 PassSignals: TypeAlias = Callable[[Callable[[int], None], Callable[[], None], float], None]
 """Lets a function hear signals, on a thread of its own, and another one hear when nothing came of
@@ -86,6 +88,8 @@ class RequestRunner:
         """Whether a signal other than Ctrl-C has come."""
         self.is_abandoned = False
         """Whether our output is closed: what is done is not seen any more."""
+        self.terminal_jobs = TerminalJobs()
+        """What has the terminal, or has been stopped with Ctrl-Z."""
         self._can_ask = can_ask
         self._on_idle_signal = on_idle_signal
         self._stop_count = 0
@@ -137,6 +141,27 @@ class RequestRunner:
         if session.shares_runs:
             self.display.say(" ◆ in the agent's context (/context)", color=DIM)
         return result
+
+    def run_in_terminal(self, command: str) -> ExecutionResult:
+        """Give a command of the person the terminal, and take it back.
+
+        Raises:
+            SessionError: There is no terminal, or the session's programs run elsewhere.
+        """
+        jobs, display = self.terminal_jobs, self.display
+        jobs.require_terminal()
+        self._stop_count = 0
+        is_resumed = command.strip() in ("", CONTINUE)
+        title = jobs.find_stopped() if is_resumed else command
+
+        def use(place: TerminalCommand) -> TerminalEnd:
+            return display.stand_aside(jobs.resume if is_resumed else lambda: jobs.run(place))
+
+        try:
+            with self.subscription.open():
+                return self.session.run_in_terminal(title, use)
+        finally:
+            display.show_waiting()
 
     def snapshot(self, path: Path | None) -> None:
         """Save the variables of the session; its notice says which."""
@@ -251,6 +276,7 @@ class RequestRunner:
 
     def close(self) -> None:
         """End the session."""
+        self.terminal_jobs.close()
         self.display.inbox.close()  # nothing is received any more; no thread shall wait for room
         self.session.stop()
         self.display.transcript.close()
@@ -300,6 +326,8 @@ class RequestRunner:
         """Interrupt what runs; kill it the second time, or when we are to end."""
         is_ctrl_c = number == signal.SIGINT
         self.is_asked_to_end = self.is_asked_to_end or not is_ctrl_c
+        if not is_ctrl_c and self.terminal_jobs.hang_up():
+            return
         if not self._is_working:
             self._on_idle_signal(number)
             return

@@ -36,6 +36,16 @@ _ERASE_BELOW = "\x1b[J"
 _ERASE_ALL_FROM_HERE = f"{_ERASE_REST_OF_LINE}\x1b[C{_ERASE_BELOW}\r"
 """From the start of a row. Some terminals keep what is erased from the top left corner in their
 scrollback; hence the step to the right."""
+_MOUSE_OFF = "".join(f"\x1b[?{mode}l" for mode in (9, 1000, 1001, 1002, 1003, 1005, 1006, 1015))
+_RECLAIM = (
+    # Saved and restored around it: where the other screen is not shown, leaving it only moves the
+    # cursor; and so does giving up a scrolling region.
+    "\x1b7\x1b[?1049l\x1b[?47l\x1b8\x1b7\x1b[r\x1b8"
+    f"{_MOUSE_OFF}\x1b[?1004l\x1b[?2004l\x1b[?2026l"  # reports of focus, marks around pastes
+    "\x1b[?1l\x1b>\x1b[>4m"  # keys as they are
+    f"\x1b[4l{_WRAP}\x1b(B\x0f\x1b[0m{_SHOW_CURSOR}"
+)
+"""Undoes what a program can have left of itself."""
 _ROWS_PER_WRITE = 1000
 _PLAIN_FRAMES = dict(
     zip("│├╰╭─═•►●▸┊╌⋯…◆⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|+++-=*>*>:-~~*" + "|/-\\" * 2 + "|/", strict=True)
@@ -55,6 +65,9 @@ class Screen(Protocol):
 
     def clear(self) -> None:
         """Begin again at the top."""
+
+    def reclaim(self) -> None:
+        """Go on below what a program has left that had the terminal for a while."""
 
 
 class TerminalScreen:
@@ -105,6 +118,11 @@ class TerminalScreen:
         """Begin again at the top; the scrollback stays."""
         self._live = []
         self._write(f"\x1b[H{_ERASE_BELOW}")
+
+    def reclaim(self) -> None:
+        """Put back what a program changed, and begin a row if the cursor is amid one."""
+        self._live = []
+        self._write(f"{_RECLAIM}{_begin_row(self._descriptor)}{_ERASE_REST_OF_LINE}")
 
     def _redrawn(self, live: list[str], *, is_moved: bool) -> str:
         """Write over the old live rows, which may have moved."""
@@ -158,6 +176,20 @@ class PlainScreen:
 
     def clear(self) -> None:
         """Do nothing: printed is printed."""
+
+    def reclaim(self) -> None:
+        """Begin a row; such a terminal knows no sequences that would put anything back."""
+        if os.isatty(self._descriptor):
+            write_all(self._descriptor, _begin_row(self._descriptor).encode())
+
+
+def _begin_row(descriptor: int) -> str:
+    """What leads to the start of a row: a row of spaces reaches the next one from amid a row."""
+    try:
+        columns = os.get_terminal_size(descriptor).columns
+    except OSError:
+        columns = 0
+    return " " * (columns or 80) + "\r"
 
 
 def write_all(descriptor: int, content: bytes) -> None:

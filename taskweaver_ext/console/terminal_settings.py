@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 if sys.platform != "win32":
     import termios
@@ -16,10 +17,13 @@ _STDIN = 0
 
 
 @contextlib.contextmanager
-def echo_off(on_suspend: Callable[[Callable[[], None]], None]) -> Iterator[None]:
+def echo_off(
+    on_suspend: Callable[[Callable[[], None]], None],
+) -> Iterator[Callable[[], AbstractContextManager[None]]]:
     """Keep what is typed for the next prompt, without showing it amid what we draw.
 
-    Ctrl-C and Ctrl-Z still count. For the main thread.
+    Ctrl-C and Ctrl-Z still count. For the main thread. The block gets a function that makes
+    another one in which the terminal is as it was before, for a program that has it meanwhile.
 
     Args:
         on_suspend: Called in a signal handler when Ctrl-Z is pressed, with a function to be
@@ -27,7 +31,7 @@ def echo_off(on_suspend: Callable[[Callable[[], None]], None]) -> Iterator[None]
             back, stops us, and returns when we are to go on.
     """
     if sys.platform == "win32" or not os.isatty(_STDIN):
-        yield
+        yield contextlib.nullcontext
         return
     before = termios.tcgetattr(_STDIN)
     quiet = termios.tcgetattr(_STDIN)
@@ -41,16 +45,37 @@ def echo_off(on_suspend: Callable[[Callable[[], None]], None]) -> Iterator[None]
         signal.signal(signal.SIGTSTP, handler)
         _set(quiet)
 
+    @contextlib.contextmanager
+    def lend() -> Iterator[None]:
+        _set(before)
+        try:
+            yield
+        finally:
+            _set(quiet)
+
     _set(quiet)
     previous = signal.getsignal(signal.SIGTSTP)
     can_stop = previous is not signal.SIG_IGN
     if can_stop:
         signal.signal(signal.SIGTSTP, lambda *_: on_suspend(suspend))
     try:
-        yield
+        yield lend
     finally:
         if can_stop:
             signal.signal(signal.SIGTSTP, previous)
+        _set(before)
+
+
+@contextlib.contextmanager
+def settings_kept() -> Iterator[None]:
+    """Put the terminal's settings back at the end of the block, whatever a program did to them."""
+    if sys.platform == "win32":
+        yield
+        return
+    before = termios.tcgetattr(_STDIN)
+    try:
+        yield
+    finally:
         _set(before)
 
 

@@ -70,6 +70,15 @@ def child_environment(
     return {**passed, **variables_for_programs(extra or {})}
 
 
+def persons_environment() -> dict[str, str]:
+    """Our environment without its secrets, for programs that a person starts for themselves."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not is_secret_name(name) and not holds_credentials(value)
+    }
+
+
 def variables_for_programs(extra: Mapping[str, str]) -> dict[str, str]:
     """What is set for programs wherever they run, then the caller's own variables."""
     return {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", **extra}

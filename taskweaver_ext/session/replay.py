@@ -23,6 +23,7 @@ from taskweaver_ext.events.types import (
     TaskWeaverEvent,
 )
 from taskweaver_ext.session.blocks import (
+    TERMINAL,
     Block,
     Cell,
     Message,
@@ -219,6 +220,8 @@ class Replay:
         """Run a cell and compare; None when it was stopped."""
         if cell.status in _SKIPPED:
             return self._told(cell, "skipped", notes=[_SKIPPED[cell.status]])
+        if cell.language == TERMINAL:
+            return self._told(cell, "skipped", notes=["it had a person's terminal"])
         session = self._fitting_session()
         self._on_begin(cell)
         after = session.emitter.last_seq

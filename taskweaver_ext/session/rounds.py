@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
+from taskweaver_ext.ces.execution.events import ExecutionFinished, StatusChanged
 from taskweaver_ext.ces.execution.executor import OnInput
-from taskweaver_ext.ces.execution.results import ExecutionStatus
+from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionResult, ExecutionStatus
 from taskweaver_ext.conversation import AttachmentType, Post, RoleName, Round, RoundState
 from taskweaver_ext.errors import RoundCancelledError, SessionError, TaskWeaverError
 from taskweaver_ext.events.questions import Questions
@@ -19,7 +21,9 @@ from taskweaver_ext.roles.code_interpreter.result_text import (
     describe_result,
     status_name,
 )
+from taskweaver_ext.session.blocks import TERMINAL
 from taskweaver_ext.session.memory import SessionMemory
+from taskweaver_ext.session.terminal_run import UseTerminal, judge, place_of
 
 MAX_KEPT_RESULT_CHARS = 20_000
 """How much of what a person's code wrote is kept with it: about what the console shows."""
@@ -115,6 +119,40 @@ class Rounds:
             runs.append(self._run(chat_round, language, on_input))
             chat_round.change_round_state(state_after(runs[0].result.status))
         return runs[0]
+
+    def run_in_terminal(self, chat_round: Round, use_terminal: UseTerminal) -> ExecutionResult:
+        """Have a frontend give its terminal to what a person typed, which is the round's query.
+
+        Raises:
+            SessionError: The session's programs do not run on this machine.
+        """
+        command = chat_round.user_query
+        place = place_of(command, self._executor.shell_state(), self._executor.cwd)
+        details: RoundStartExtra = {"kind": "run", "user_query": command}
+        with self._telling(chat_round, details, raises=True):
+            post = self._emitter.create_post_proxy(USER)
+            chat_round.add_post(post.post)
+            post.update_attachment(TERMINAL, AttachmentType.reply_type)
+            post.update_attachment(command, AttachmentType.reply_content)
+            result = ExecutionResult(execution_id=ExecutionId(post.post.id), code=command)
+            began_at = time.monotonic()
+            try:
+                end = use_terminal(place)
+                judge(result, end)
+                if end.stopped:
+                    post.emit_execution_event(
+                        StatusChanged(
+                            execution_id=result.execution_id, status="paused", detail=end.stopped
+                        )
+                    )
+            finally:
+                result.duration_seconds = time.monotonic() - began_at
+                post.emit_execution_event(ExecutionFinished.of(result))
+                post.update_attachment(status_name(result), AttachmentType.execution_status)
+                post.update_attachment(describe_result(result), AttachmentType.execution_result)
+                self._emitter.add_post(post.end())
+            chat_round.change_round_state(state_after(result.status))
+        return result
 
     def _converse(self, chat_round: Round) -> None:
         """Pass posts from role to role until one is for the user."""

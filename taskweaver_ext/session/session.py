@@ -42,6 +42,7 @@ from taskweaver_ext.session.rebuilt import FRESH_KERNEL, VARIABLES_LOST, Rebuilt
 from taskweaver_ext.session.rounds import Rounds
 from taskweaver_ext.session.saved import title_line
 from taskweaver_ext.session.submitted import Submitted
+from taskweaver_ext.session.terminal_run import UseTerminal
 from taskweaver_ext.session.turns import SessionTurns
 from taskweaver_ext.session.variables import describe_restored, describe_saved, describe_to_agent
 
@@ -230,6 +231,25 @@ class Session:
         """
         with self._turns.claimed(), self.emitter.handle_events_ctx(event_handler):
             return self._run(Round.create(user_query=code), language, on_input, repeats)
+
+    def run_in_terminal(self, command: str, use_terminal: UseTerminal) -> ExecutionResult:
+        """Have the caller run a person's command on its terminal, where the shell is.
+
+        Events and the journal have the command and its exit code, not what was on the screen.
+
+        Raises:
+            SessionError: A round is under way, the session was stopped, or its programs do not
+                run on this machine.
+        """
+        with self._turns.claimed():
+            result = self._rounds.run_in_terminal(Round.create(user_query=command), use_terminal)
+            if self.shares_runs:
+                text = describe_result(result)
+                block = (
+                    f"[I ran this in my terminal]\n{command}\n[and this came of it]\n{text}\n[end]"
+                )
+                self._memory.share((*self.context_blocks, block))
+            return result
 
     def submit_code(
         self,

@@ -46,6 +46,9 @@ class RecordingScreen:
     def clear(self) -> None:
         self.finished.clear()
 
+    def reclaim(self) -> None:
+        self.live = []
+
     def wait_until_shown(self, text: str) -> None:
         with self.changed:
             assert self.changed.wait_for(

@@ -26,6 +26,7 @@ from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
 from taskweaver_ext.ces.kernels.modes import KERNEL_MODES
 from taskweaver_ext.ces.programs.languages import Language, canonical_name
 from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
+from taskweaver_ext.ces.shell import ShellState
 from taskweaver_ext.errors import PluginError, SessionError, TaskWeaverError
 from taskweaver_ext.events.emitter import PostEventProxy, SessionEventEmitter
 from taskweaver_ext.events.questions import CANCELLED, Answer, Questions
@@ -240,6 +241,14 @@ class CodeExecutor:
         if result.status is ExecutionStatus.DIED and result.death is None:
             self._has_given_up = True
         return CodeRun(result, shown)
+
+    def shell_state(self) -> ShellState | None:
+        """Where a program begins that a person starts beside the shell; None if it does not say.
+
+        Raises:
+            SessionError: The session's programs do not run on this machine.
+        """
+        return self._registry.shell_state()
 
     def kernel_contents(self) -> KernelContents | None:
         """Return what generated code would find in the kernel, if it runs and says so.

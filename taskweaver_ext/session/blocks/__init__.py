@@ -4,6 +4,7 @@ from taskweaver_ext.session.blocks.fold import LookAhead, fold_blocks, look_ahea
 from taskweaver_ext.session.blocks.numbers import BlockNumbers, numbered
 from taskweaver_ext.session.blocks.outputs import MAX_OUTPUT_CHARS, OutputCollector
 from taskweaver_ext.session.blocks.types import (
+    TERMINAL,
     ArtifactOutput,
     Attached,
     Block,
@@ -23,6 +24,7 @@ from taskweaver_ext.session.blocks.types import (
 
 __all__ = [
     "MAX_OUTPUT_CHARS",
+    "TERMINAL",
     "ArtifactOutput",
     "Attached",
     "Block",

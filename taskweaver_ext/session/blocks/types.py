@@ -19,6 +19,9 @@ from taskweaver_ext.events.types import (
     QuestionOutcome,
 )
 
+TERMINAL = "terminal"
+"""Stands in place of a language where a program had a person's terminal."""
+
 CellStatus: TypeAlias = Literal[
     "success",
     "error",

@@ -13,6 +13,7 @@ from typing import Any, assert_never
 
 from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.session.blocks import (
+    TERMINAL,
     ArtifactOutput,
     Block,
     Cell,
@@ -80,9 +81,9 @@ def _cells_of(block: Block, number: int, source: ExportSource) -> Iterator[dict[
         case LateText():
             text = f"**Late output of {block.execution_id}**\n\n{fenced(block.output.text)}"
             yield _markdown_cell(f"block-{number}", text, {"kind": "late_output"})
-        case Cell() if block.has_run:
+        case Cell() if block.has_run and block.language != TERMINAL:
             yield _code_cell(block, f"block-{number}", source)
-        case Cell():  # running the whole notebook must not run what was refused
+        case Cell():  # running all must not run what was refused, or had a terminal
             text = f"*{label_of(block)}*\n\n{fenced(block.code, block.language)}"
             if block.error:
                 text += f"\n\n{fenced(block.error)}"
