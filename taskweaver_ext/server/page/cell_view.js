@@ -88,7 +88,7 @@ export class CellView {
     const whole = /** @type {const} */ (["stdout", "stderr"]).map((stream) =>
       make("a", "", { href: actions.recordAddress(cell.id, stream), target: "_blank", rel: "noopener", textContent: `whole ${stream}` }),
     );
-    this.#bar = new OutputBar(() => this.#searchedOutputs(), whole);
+    this.#bar = new OutputBar(() => this.#searchedOutputs(), whole, actions.copy);
     this.#kill.title = "Ends the kernel: its variables are lost.";
     const head = make("header", "", {}, this.#number, this.#state, this.#title, this.#objective, tools);
     this.#late.append(make("h3", "", { textContent: "Late output" }));

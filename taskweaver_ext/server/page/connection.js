@@ -61,6 +61,11 @@ export class Connection {
     });
   }
 
+  /** The number of the last event that came. */
+  get seq() {
+    return this.#seq;
+  }
+
   /** Let go of the session; it goes on without us. */
   close() {
     this.#isClosed = true;

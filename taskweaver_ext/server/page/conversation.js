@@ -739,6 +739,15 @@ export class Conversation {
     if (post.message) this.onChange(post.message);
   }
 
+  /** The process that worked on the round is lost: nothing of it goes on. */
+  lose() {
+    this.#closeCells("lost");
+    this.#posts.clear();
+    this.roundId = null;
+    this.activity = "";
+    this.onSession();
+  }
+
   /** @param {CellState} state */
   #closeCells(state) {
     for (const post of this.#posts.values()) {
@@ -751,10 +760,7 @@ export class Conversation {
 
   /** @param {SessionEvent} event */
   #resume(event) {
-    this.#closeCells("lost");
-    this.#posts.clear();
-    this.roundId = null;
-    this.activity = "";
+    this.lose();
     const text = "The session was continued by another process, on a fresh kernel.";
     this.#add(new Notice(`event-${event.seq}`, text, "notice"));
   }

@@ -22,15 +22,16 @@ export class OutputBar {
   /**
    * @param {() => SearchedOutput[]} outputs  The outputs as they are now, oldest first.
    * @param {HTMLElement[]} links  To the whole output.
+   * @param {(text: string) => Promise<void>} copy
    */
-  constructor(outputs, links) {
+  constructor(outputs, links, copy) {
     this.#outputs = outputs;
     const form = make("form", "output-search", { role: "search" }, this.#field, button("Next", () => this.#next()), this.#found);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       void this.#next();
     });
-    this.element = make("div", "output-bar", { hidden: true }, this.#count, ...links, make("span", "spring"), form);
+    this.element = make("div", "output-bar", { hidden: true }, this.#count, ...links, button("Copy output", async () => copy(await this.#text())), make("span", "spring"), form);
   }
 
   update() {
@@ -40,6 +41,11 @@ export class OutputBar {
     this.element.hidden = lines < MIN_LINES;
     const kept = leftOut ? `, ${leftOut.toLocaleString()} of them in the whole output alone` : "";
     setText(this.#count, `${lines.toLocaleString()} lines${kept}`);
+  }
+
+  async #text() {
+    const texts = await Promise.all(this.#outputs().map(({ store }) => store.text()));
+    return texts.join("\n");
   }
 
   /** Bring the next match into sight; after the last one, the first. */

@@ -74,8 +74,10 @@ export class SessionPage {
     this.#timer = setInterval(() => this.#tick(), TICK_MS);
     this.#connection = new Connection(sessionId);
     this.#connection.onEvent = (event) => this.#conversation.receive(event);
-    this.#connection.onState = () => this.#ask(null);
-    void this.#askFacts();
+    this.#connection.onState = () => {
+      this.#ask(null);
+      if (this.#connection.state === "live") void this.#askFacts();
+    };
   }
 
   /** Leave the session; it goes on. */
@@ -163,8 +165,12 @@ export class SessionPage {
 
   async #askFacts() {
     try {
-      const [session, server] = await Promise.all([ask("GET", sessionPath(this.#sessionId)), ask("GET", "/server")]);
+      const session = await ask("GET", sessionPath(this.#sessionId));
+      // A server that was killed has said nothing of the end of its rounds.
+      const isCaughtUp = this.#connection.seq >= session.last_seq;
+      if (session.state === "saved" && isCaughtUp && this.#conversation.roundId) this.#conversation.lose();
       setText(this.#folder, session.cwd);
+      const server = await ask("GET", "/server");
       setText(this.#model, `${server.kernel_mode} · ${server.model.split(";")[0]}`);
       this.#model.title = server.model;
     } catch {
