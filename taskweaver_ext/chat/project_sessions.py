@@ -7,14 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from taskweaver_ext.app import TaskWeaverApp
-from taskweaver_ext.chat.kernel_names import KernelName, find_names
 from taskweaver_ext.config.settings import find_app_dir
 from taskweaver_ext.demo import make_demo_app
-from taskweaver_ext.errors import TaskWeaverError
 from taskweaver_ext.session.saved import find_session
 from taskweaver_ext.session.session import Session
-
-_COMPLETION_SECONDS = 2.0
 
 
 class ProjectSessions:
@@ -67,18 +63,6 @@ class ProjectSessions:
         """Return a session with a scripted model, and how to end all that belongs to it."""
         demo = make_demo_app(self._find_template() / "plugins", self._app.config.app_base_dir)
         return demo.get_session(), demo.close
-
-    def find_names(self, session: Session, code: str) -> list[KernelName]:
-        """Ask the session's kernel what fits at the end of some code."""
-        try:
-            return find_names(
-                lambda source: self._app.environment.execute_code(
-                    session.session_id, source, timeout=_COMPLETION_SECONDS
-                ),
-                code,
-            )
-        except TaskWeaverError:  # its kernel has not been started
-            return []
 
     def describe(self, session: Session) -> list[tuple[str, str]]:
         """Return what `/info` shows: names and values."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+from taskweaver_ext.ces.execution.looks import Completions
 from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_INTERRUPTED
-from taskweaver_ext.chat.kernel_names import KernelName
 from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.chat.requests import parse_request
 from taskweaver_ext.console.commands import Commands
@@ -64,7 +64,7 @@ class ConsoleChat:
             markdown: What is drawn as Markdown at first.
         """
         painter = Painter(has_color)
-        completer = ChatCompleter(lambda: self._prompt.mode, self._find_names)
+        completer = ChatCompleter(lambda: self._prompt.mode, self._complete_python)
         self._prompt = Prompt(painter, history_path, completer)
         transcript = Transcript(*screen.size(), painter, open_lines=OPEN_LINES)
         transcript.markdown = markdown or MarkdownUse()
@@ -132,5 +132,5 @@ class ConsoleChat:
         with self._runner.subscription.open(), self._display.above_prompt(self._prompt):
             return self._prompt.read()
 
-    def _find_names(self, code: str) -> list[KernelName]:
-        return self._source.find_names(self._runner.session, code)
+    def _complete_python(self, code: str, seconds: float) -> Completions:
+        return self._runner.session.kernel.complete(code, timeout=seconds)

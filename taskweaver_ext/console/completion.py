@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
@@ -9,7 +10,7 @@ from typing import TypeAlias
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 
-from taskweaver_ext.chat.kernel_names import KernelName
+from taskweaver_ext.ces.execution.looks import Completions
 from taskweaver_ext.chat.requests import COMMANDS, MODES, Mode, parse_request
 from taskweaver_ext.text.terminal import message_text
 
@@ -23,16 +24,22 @@ _COMMANDS_WITH_FILES = ("load", "save", "export")
 _WORD_BREAKS = " \t\n\"'=;|&<>()"
 
 
-FindNames: TypeAlias = Callable[[str], Sequence[KernelName]]
-"""Asks the kernel for names, given the code before the cursor."""
+CompletePython: TypeAlias = Callable[[str, float], Completions]
+"""Asks the kernel what fits at the end of some code, and waits for so many seconds at most."""
+
+_TYPING_SECONDS = 1.0
+_TAB_SECONDS = 15.0
+"""A person who presses Tab waits until the kernel has been started."""
+_WORTH_A_MENU = re.compile(r"[\w.'\"/%\[(]\Z")
+"""After what is typed names are offered unasked: not between two words."""
 
 
 class ChatCompleter(Completer):
     """Completes what is being typed, as what it would be taken for."""
 
-    def __init__(self, get_mode: Callable[[], Mode], find_names: FindNames) -> None:
+    def __init__(self, get_mode: Callable[[], Mode], complete_python: CompletePython) -> None:
         self._get_mode = get_mode
-        self._find_names = find_names
+        self._complete_python = complete_python
         self._paths = PathCompleter(expanduser=True)
 
     def get_completions(
@@ -46,7 +53,7 @@ class ChatCompleter(Completer):
         if request.kind == "command":
             return self._arguments(request.command, text, complete_event)
         if request.kind == "python":
-            return self._names(request.text)
+            return self._names(text, request.text, complete_event)
         return self._files(text, complete_event)
 
     def _arguments(self, command: str, text: str, event: CompleteEvent) -> Iterator[Completion]:
@@ -68,16 +75,20 @@ class ChatCompleter(Completer):
                 display=message_text(completion.display_text),
             )
 
-    def _names(self, code: str) -> Iterator[Completion]:
-        if not code.strip():
+    def _names(self, typed: str, code: str, event: CompleteEvent) -> Iterator[Completion]:
+        is_unasked = event.text_inserted
+        if not code.strip() or (is_unasked and not _WORTH_A_MENU.search(typed)):
             return
-        for name in self._find_names(code):
-            yield Completion(
-                name.text,
-                -name.replaces,
-                display=message_text(name.text),
-                display_meta=message_text(name.signature),
-            )
+        found = self._complete_python(code, _TYPING_SECONDS if is_unasked else _TAB_SECONDS)
+        only_parameters = is_unasked and typed.endswith("(")
+        for match in found.matches:
+            if not only_parameters or match.kind == "param":
+                yield Completion(
+                    match.text,
+                    found.start - found.end,
+                    display=message_text(match.text),
+                    display_meta=message_text(match.detail or match.kind),
+                )
 
 
 def _commands(start: str) -> Iterator[Completion]:

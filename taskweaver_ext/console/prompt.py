@@ -14,7 +14,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.application.run_in_terminal import run_in_terminal
 from prompt_toolkit.completion import Completer
-from prompt_toolkit.filters import is_searching
+from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -23,6 +23,7 @@ from prompt_toolkit.output import ColorDepth
 
 from taskweaver_ext.chat.requests import Mode, is_complete, parse_request, prefix_width
 from taskweaver_ext.console.inbox import Question
+from taskweaver_ext.console.offered_completions import OfferedCompletions
 from taskweaver_ext.console.rows import OUTPUT, Painter
 from taskweaver_ext.console.screen import fit
 from taskweaver_ext.console.terminal_settings import suspend_process_group
@@ -33,6 +34,7 @@ from taskweaver_ext.text.terminal import message_text
 PROMPTS: dict[Mode, str] = {"agent": "You ▸ ", "python": ">>> ", "shell": "$ "}
 _CONTINUATION = "… "
 _INDENT = "    "
+_MENU_ROWS = 6
 
 
 class QuestionRefusedError(Exception):
@@ -54,13 +56,16 @@ class Prompt:
         self._is_left = False
         self.on_begin: Callable[[], None] | None = None
         """Called on the prompt's thread as soon as a prompt waits."""
+        offered = OfferedCompletions(completer)
+        bindings = self._line_bindings()
+        offered.bind_tab(bindings)
         self._lines: PromptSession[str] = PromptSession(
             history=_history(history_path),
-            completer=completer,
-            complete_while_typing=False,
-            complete_in_thread=True,
+            completer=offered,
+            complete_while_typing=Condition(self._is_code),
+            reserve_space_for_menu=_MENU_ROWS,
             multiline=True,
-            key_bindings=self._line_bindings(),
+            key_bindings=bindings,
             prompt_continuation=self._continuation,
             lexer=DynamicLexer(self._lexer) if painter.has_color else None,
             color_depth=None if painter.has_color else ColorDepth.DEPTH_1_BIT,
@@ -161,6 +166,13 @@ class Prompt:
         """
         cells = width + prefix_width(self._lines.default_buffer.text)
         return "" if wrap_count else fit(f"{_CONTINUATION:>{cells}}", sys.stdout.encoding)
+
+    def _is_code(self) -> bool:
+        """Whether what is being typed is for a machine: then completions are offered unasked."""
+        request = parse_request(self._lines.default_buffer.text, self.mode)
+        return request.kind == "command" or (
+            request.kind in ("python", "shell") and bool(request.text.strip())
+        )
 
     def _lexer(self) -> Lexer | None:
         request = parse_request(self._lines.default_buffer.text, self.mode)

@@ -35,6 +35,7 @@ from taskweaver_ext.session.continued import close_open_ends
 from taskweaver_ext.session.export.export import Exported, ExportFormat, export_session, format_of
 from taskweaver_ext.session.export.source import ExportSource
 from taskweaver_ext.session.files import SessionFile, copy_into
+from taskweaver_ext.session.kernel import SessionKernel
 from taskweaver_ext.session.memory import SessionMemory
 from taskweaver_ext.session.open_folder import OpenFolder
 from taskweaver_ext.session.parts import SessionParts, make_executor, make_roles
@@ -133,6 +134,8 @@ class Session:
         except BaseException:
             self._folder.close()
             raise
+        self.kernel = SessionKernel(parts.environment, session_id, self._executor.start_meanwhile)
+        """Completes and explains Python code, and shows what the kernel holds and does."""
         self._rounds = Rounds(context, self._roles, self._executor, self.questions, self._memory)
         self.emitter.emit_session_event(SessionEventType.session_start, "Session started")
         if self._folder.problem:

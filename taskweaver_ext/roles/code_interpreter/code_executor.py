@@ -135,9 +135,14 @@ class CodeExecutor:
 
     def start_meanwhile(self) -> None:
         """Begin to start the kernel while the caller does something else."""
-        # What fails here will be tried, and told, when code needs the kernel.
-        with self._lock, contextlib.suppress(TaskWeaverError):
-            self._begin_to_start()
+        if self._is_started or not self._lock.acquire(blocking=False):
+            return  # another thread is at it
+        try:
+            # What fails here will be tried, and told, when code needs the kernel.
+            with contextlib.suppress(TaskWeaverError):
+                self._begin_to_start()
+        finally:
+            self._lock.release()
 
     def start(self, post: PostEventProxy | None = None) -> None:
         """Start the kernel with its plugins, unless it runs.

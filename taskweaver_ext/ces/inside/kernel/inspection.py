@@ -37,6 +37,7 @@ _MAX_DEFAULT = 60
 _TAKES_THE_REST = inspect.CO_VARARGS
 _TAKES_OTHER_NAMES = inspect.CO_VARKEYWORDS
 _CODE = types.CodeType
+_FROZEN = re.compile(r"<frozen ([\w.]+)>")
 
 
 class Parameter:
@@ -51,12 +52,14 @@ class Parameter:
 def describe(found: Known, *, with_source: bool) -> dict[str, Any]:
     """Return what is known of an object, fit for JSON."""
     value = found.value if found.has_value else found.kind
-    file, line = place_of(value)
+    file, line = place_of(found.kind if kind_of(found) == "instance" else value)
+    parameters = parameters_of(value) if found.has_value else None
     told = {
         "kind": kind_of(found),
         "type": class_name(found.kind),
         "module": _module_of(found),
-        "signature": signature_of(value) if found.has_value else "",
+        "signature": _signature(parameters),
+        "parameters": None if parameters is None else [one.text for one in parameters],
         "documentation": documentation_of(found)[:MAX_DOCUMENTATION],
         "file": file,
         "line": line,
@@ -73,10 +76,11 @@ def describe(found: Known, *, with_source: bool) -> dict[str, Any]:
 
 def signature_of(value: Any) -> str:
     """How something is called, such as "(a, b=1)"; empty where that is not known."""
-    parameters = parameters_of(value)
-    if parameters is not None:
-        return f"({', '.join(one.text for one in parameters)})"
-    return ""
+    return _signature(parameters_of(value))
+
+
+def _signature(parameters: list[Parameter] | None) -> str:
+    return "" if parameters is None else f"({', '.join(one.text for one in parameters)})"
 
 
 def parameters_of(value: Any) -> list[Parameter] | None:
@@ -217,7 +221,7 @@ def place_of(value: Any) -> tuple[str, int | None]:
         found = _class_in(lines, class_name(value))
         return file, found.lineno if found is not None else None
     code = _code_of(value)
-    return ("", None) if code is None else (code.co_filename, code.co_firstlineno)
+    return ("", None) if code is None else (_file_of(code), code.co_firstlineno)
 
 
 def source_of(value: Any) -> str:
@@ -234,7 +238,7 @@ def source_of(value: Any) -> str:
     code = _code_of(value)
     if code is None:
         return ""
-    lines = _lines(code.co_filename)[code.co_firstlineno - 1 :]
+    lines = _lines(_file_of(code))[code.co_firstlineno - 1 :]
     try:
         return "".join(inspect.getblock(lines))
     except Exception:  # noqa: BLE001 - the file may have changed, to anything
@@ -247,6 +251,14 @@ def _code_of(value: Any) -> types.CodeType | None:
         function = value.fget
     code = function.__code__ if type(function) is types.FunctionType else None
     return code if type(code) is _CODE else None
+
+
+def _file_of(code: types.CodeType) -> str:
+    """The file that code is from; of a module that is built into Python, that in its library."""
+    frozen = _FROZEN.fullmatch(code.co_filename)
+    module = own_dict(sys.modules.get(frozen[1])) if frozen else {}
+    file = module.get("__file__")
+    return file if type(file) is str else code.co_filename
 
 
 def _file_of_class(kind: Any) -> tuple[str, list[str]]:

@@ -17,6 +17,8 @@ from ipykernel.zmqshell import ZMQInteractiveShell
 from IPython.core import page
 from IPython.core.autocall import IPyAutocall
 
+from .help_pages import help_page
+
 _OUR_FILES = (lambda: None).__code__.co_filename.rpartition("ipython_shell")[0]
 """How the names of our files begin; there may be none on a disk."""
 
@@ -53,6 +55,17 @@ class Shell(ZMQInteractiveShell):
     def print_pages(self) -> None:
         """Let help pages (`len?`) be output, as what `help(len)` says is."""
         self.set_hook("show_in_pager", page.as_hook(_print_page), 0)
+
+    def _inspect(self, meth: str, oname: str, namespaces: Any = None, **options: Any) -> Any:
+        """Answer `name?` and `name??` with a page of ours, which runs no code of the user."""
+        if meth != "pinfo":
+            return super()._inspect(meth, oname, namespaces, **options)
+        page = help_page(self, oname, with_source=options.get("detail_level", 0) > 0)
+        if page is None:
+            sys.stdout.write(f"Nothing here is called {oname}.\n")
+            return "not found"
+        sys.stdout.write(f"{page}\n")
+        return None
 
     async def run_ast_nodes(self, *args: Any, **named: Any) -> Any:
         """Run a cell's statements, and know which cell that is."""

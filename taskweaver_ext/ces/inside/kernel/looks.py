@@ -14,13 +14,13 @@ from collections.abc import Callable
 from typing import Any
 
 from .completion import Completer
+from .help_pages import look_up
 from .inspection import describe
-from .known_expressions import Expressions
 from .output_queue import PendingOutput, pending_of_execution
 from .running_code import memory_bytes, stack_of
 from .short_values import MAX_VALUE_CHARACTERS, short_value, size_of, type_name
 from .source_text import SourceText
-from .static_look import Known, attribute, kind_of
+from .static_look import Known, kind_of
 
 MAX_LOOKS = 4
 """So many at once: one may wait for a file system that does not answer."""
@@ -99,24 +99,11 @@ class Looks:
         ]
 
     def _inspect(self, code: str, cursor: int, detail: int) -> dict[str, Any]:
-        shell = self._runtime.shell
         name = expression_at(code, cursor)
-        if name.startswith("%"):
-            found = self._magic(name)
-        else:
-            found = Expressions(shell.user_ns, code).find(name) if name else None
-        if found is None and "." in name:
-            owner, _, last = name.rpartition(".")
-            found = _undetermined(Expressions(shell.user_ns, code).find(owner), last)
+        found = look_up(self._runtime.shell, name, code) if name else None
         if found is None:
             return {"name": name, "is_found": False}
         return {"name": name, "is_found": True, **describe(found, with_source=detail > 0)}
-
-    def _magic(self, name: str) -> Known | None:
-        kind = "cell" if name.startswith("%%") else "line"
-        manager = self._runtime.shell.magics_manager
-        function = manager.magics.get(kind, {}).get(name.lstrip("%"))
-        return None if function is None else Known(function)
 
     def _peek(self, values: bool = True, seconds: float = 1.0) -> dict[str, Any]:
         until = time.monotonic() + seconds
@@ -164,11 +151,6 @@ def _value_of(value: Any) -> str:
         return short_value(value)[:MAX_VALUE_CHARACTERS]
     except Exception:  # noqa: BLE001 - it may be changed while it is looked at
         return ""
-
-
-def _undetermined(owner: Known | None, name: str) -> Known | None:
-    """An attribute that is not read because that would run code: its property itself."""
-    return None if owner is None else attribute(Known(owner.kind), name)
 
 
 def expression_at(code: str, cursor: int) -> str:
