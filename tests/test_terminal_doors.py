@@ -33,7 +33,7 @@ WRITES_TO_DESCRIPTORS = {
 }
 DRAWS = {"console/markdown.py", "console/rows.py", "console/highlighting.py"}
 """May use rich: into a text, whose rows go through a door."""
-TYPES = {"console/prompt.py", "console/completion.py"}
+TYPES = {"console/prompt.py", "console/completion.py", "console/offered_completions.py"}
 RUNS_IN_KERNELS = {"cli/script_setup.py"}
 """Sent away as source."""
 
