@@ -24,9 +24,10 @@ _FILES = {
 }
 """What is written to, for each version. The second counts processor time in every group."""
 _EVENTS = {
-    "memory": ("memory.events", "memory.oom_control", "oom_kill"),
-    "pids": ("pids.events", "pids.events", "max"),
+    "memory": ({1: "memory.oom_control", 2: "memory.events"}, "oom_kill"),
+    "pids": ({1: "pids.events", 2: "pids.events"}, "max"),
 }
+"""Where it is counted how often a limit was met, for each version, and under which name."""
 _SWAP = {1: "memory.memsw.limit_in_bytes", 2: "memory.swap.max"}
 _END_SECONDS = 10.0
 _counter = itertools.count()
@@ -73,7 +74,7 @@ class ControlGroup:
         self._lock = threading.Lock()
         self._folders: tuple[Path, ...] = ()
         self._is_removed = False
-        self._event_files: dict[str, Path | None] = {}
+        self._event_files: dict[str, Path] = {}
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -102,13 +103,9 @@ class ControlGroup:
 
     def count_met(self, controller: str) -> int:
         """How often the limit of "memory" or "pids" was met."""
-        *files, name = _EVENTS[controller]
-        if controller not in self._event_files and self._folders:
-            paths = [folder / file for folder in self._folders for file in files]
-            self._event_files[controller] = next((path for path in paths if path.exists()), None)
         if (path := self._event_files.get(controller)) is not None:
             with contextlib.suppress(OSError, ValueError):
-                return _field(path, name)
+                return _field(path, _EVENTS[controller][1])
         return 0
 
     def remove(self) -> None:
@@ -141,6 +138,11 @@ class ControlGroup:
             for controller, place in self._places.items():
                 _set_limit(place.folder / name, place.version, controller, self._limits[controller])
             undo.pop_all()
+        self._event_files = {
+            controller: place.folder / name / _EVENTS[controller][0][place.version]
+            for controller, place in self._places.items()
+            if controller in _EVENTS
+        }
         return tuple(folders)
 
 
@@ -205,9 +207,10 @@ def _is_usable(place: GroupPlace, controller: str) -> bool:
 
 def _field(file: Path, name: str) -> int:
     """A number in a file that has a name and a number on each line; raises OSError, ValueError."""
-    for line in file.read_text().splitlines():
-        if line.startswith(f"{name} "):
-            return int(line.split()[1])
+    with open(file, "rb", buffering=0) as opened:  # often read, and short
+        for line in opened.read().decode().splitlines():
+            if line.startswith(f"{name} "):
+                return int(line.split()[1])
     raise ValueError(f"{file} does not say {name}")
 
 

@@ -82,14 +82,12 @@ class _View:
 
     def show(self, path: str, *, is_writable: bool) -> None:
         """Add a place if it exists, and the links on the way to it."""
-        try:
+        with contextlib.suppress(OSError):  # it may be gone at any moment
             real, found = self._find(os.path.normpath(path))
-        except OSError:
-            return
-        if not is_writable and real.startswith(ETC + "/") and _can_be_copied(found):
-            self.copies[real] = _read(real)
-        else:
-            self.places[real] = is_writable
+            if not is_writable and real.startswith(ETC + "/") and _can_be_copied(found):
+                self.copies[real] = _read(real)
+            else:
+                self.places[real] = is_writable
 
     def _find(self, path: str) -> tuple[str, os.stat_result]:
         if path not in self._found:

@@ -47,6 +47,8 @@ HIGHEST_KNOWN = 469
 """The last call that has been thought about (Linux 6.18): a newer one may do anything."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
+if sys.platform == "linux":
+    _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 
 
 def _numbers(machine: str) -> dict[str, int]:
@@ -71,8 +73,7 @@ def call(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None
 
 def prctl(option: int, *arguments: int) -> int:
     """Change or ask something about this process; raises OSError."""
-    words = [*arguments, 0, 0, 0, 0][:4]
-    return _checked(_libc.prctl(option, *map(ctypes.c_ulong, words)), "prctl")
+    return _checked(_libc.prctl(option, *[*arguments, 0, 0, 0, 0][:4]), "prctl")
 
 
 def _word(value: object) -> object:
