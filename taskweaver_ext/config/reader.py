@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import enum
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -200,6 +201,17 @@ def _whole_number(value: object) -> int:
     raise ValueError("a whole number")
 
 
+def _number(value: object) -> float:
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except (ValueError, OverflowError):
+            number = math.nan
+        if math.isfinite(number):
+            return number
+    raise ValueError("a number")
+
+
 def _texts(value: object) -> tuple[str, ...]:
     """A list; in an environment variable as JSON or with commas."""
     if isinstance(value, str):
@@ -228,6 +240,7 @@ _PARSERS: dict[object, Callable[[object], object]] = {
     str: _text,
     bool: _truth,
     int: _whole_number,
+    float: _number,
     tuple[str, ...]: _texts,
     Mapping[str, Mapping[str, Any]]: _mappings,
 }

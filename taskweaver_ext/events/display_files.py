@@ -45,7 +45,7 @@ class DisplayFiles:
                 break
             name = f"{_FOLDER}/{event.execution_id}-{next(self._numbers)}{_suffix(kind)}"
             try:
-                self._write(name, _content(kind, bundle[kind]))
+                self._write(name, content_of(kind, bundle[kind]))
             except OSError as error:  # a full disk: it travels whole
                 _logger.warning("A display cannot be kept in %s: %s", name, error)
                 return event
@@ -72,7 +72,8 @@ def _suffix(kind: str) -> str:
     return mimetypes.guess_extension(kind.partition(";")[0]) or ".bin"
 
 
-def _content(kind: str, value: object) -> bytes:
+def content_of(kind: str, value: object) -> bytes:
+    """Return what a bundle holds under a MIME type as the content of a file."""
     if not isinstance(value, str):
         return json.dumps(value, default=str).encode()
     if kind.startswith(_ENCODED):

@@ -64,7 +64,7 @@ document in a sandbox of its own, to be shown in a frame.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 from taskweaver_ext.events.types import QuestionExtra
 
@@ -215,3 +215,154 @@ class CommandReply:
     """Of a round that has begun."""
     outcome: dict[str, Any] = field(default_factory=dict)
     """Of what is done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockQuery:
+    """Which blocks are wanted."""
+
+    skip: int = field(default=0, metadata={"minimum": 0})
+    limit: int = field(default=1000, metadata={"minimum": 1, "maximum": 10_000})
+    max_chars: int = field(default=40_000, metadata={"minimum": 100, "maximum": 1_000_000})
+    """How much of the output of each cell is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockList:
+    """A session read back."""
+
+    blocks: list[dict[str, Any]]
+    """Those of `session/blocks/types.py`; `block` says which: message, cell, late_text,
+    session_notice; so do the outputs of a cell: text_output, display_output, left_out, …"""
+    total: int
+    cursor: str
+    """The event up to which they tell: go on with `events?after=` it."""
+
+
+StreamName: TypeAlias = Literal["stdout", "stderr"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeRecordQuery:
+    """Which stream is wanted."""
+
+    stream: StreamName = "stdout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordQuery:
+    """Which bytes of a record are wanted."""
+
+    stream: StreamName = "stdout"
+    offset: int = field(default=0, metadata={"minimum": 0})
+    limit: int = field(default=65_536, metadata={"minimum": 4, "maximum": 4_194_304})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordPart:
+    """A range of a record, of whole characters."""
+
+    stream: StreamName
+    offset: int
+    """Where the text begins, in bytes."""
+    next_offset: int
+    """Where the next part begins."""
+    size: int
+    """How many bytes there are by now."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchQuery:
+    """What is searched for in a record."""
+
+    text: str = field(metadata={"minLength": 1, "maxLength": 1000})
+    """Without capitals it finds words with and without them."""
+    stream: StreamName = "stdout"
+    skip: int = field(default=0, metadata={"minimum": 0})
+    limit: int = field(default=100, metadata={"minimum": 1, "maximum": 1000})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundLine:
+    """A line that holds what was searched for."""
+
+    line: int
+    """From 1."""
+    offset: int
+    """Where it begins, in bytes."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundLines:
+    """Where a text was found."""
+
+    lines: list[FoundLine]
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisplayQuery:
+    """Which part of a display is wanted."""
+
+    type: str = field(default="text/html", metadata={"maxLength": 200})
+    """A MIME type of its `bundle` or its `files`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileQuery:
+    """How a file is wanted."""
+
+    download: bool = False
+    """Whether a browser saves it, instead of showing it where that is safe."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportQuery:
+    """What a session is to become."""
+
+    to: Literal["ipynb", "md", "html", "bundle"] = "html"
+    with_files: bool = False
+    """Of a bundle: with everything in the working folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedFile:
+    """A file in the working folder."""
+
+    path: str
+    size_bytes: int
+    changed_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileList:
+    """The working folder of a session, by path."""
+
+    files: list[ListedFile]
+    is_complete: bool
+    """False when there are more."""
+
+
+class RenderItem(TypedDict):
+    """A text to be shown."""
+
+    kind: Literal["markdown", "code", "terminal", "latex", "html"]
+    text: str
+    language: NotRequired[str]
+    """Of code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendering:
+    """Texts that are to become HTML."""
+
+    items: list[RenderItem]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """HTML in which nothing can run, in the order in which it was asked for."""
+
+    html: list[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from taskweaver_ext.app import TaskWeaverApp
@@ -21,9 +22,13 @@ from taskweaver_ext.server import api
 from taskweaver_ext.server.access import AccessGate, AccessRules
 from taskweaver_ext.server.event_streams import EventSocket
 from taskweaver_ext.server.failures import RefusedError, answer_to
+from taskweaver_ext.server.files_api import FilesApi
 from taskweaver_ext.server.limits import Limits
-from taskweaver_ext.server.routes import Operation, starlette_routes
+from taskweaver_ext.server.openapi import describe
+from taskweaver_ext.server.reading_api import ReadingApi
+from taskweaver_ext.server.routes import Call, Operation, starlette_routes
 from taskweaver_ext.server.served_sessions import Cursor, ServedSessions
+from taskweaver_ext.server.server_api import ServerApi
 from taskweaver_ext.server.sessions_api import SessionsApi
 from taskweaver_ext.server.work_api import WorkApi
 
@@ -40,7 +45,7 @@ class ServerApp:
     def __init__(self, app: TaskWeaverApp, rules: AccessRules) -> None:
         self._app = app
         self._rules = rules
-        self._inner: ASGIApp | None = None
+        self._inner: Limits | None = None
         self.sessions: ServedSessions | None = None
         """Known once the server has started."""
 
@@ -53,8 +58,13 @@ class ServerApp:
             self._inner = Limits(AccessGate(inner, self._rules), self._app.config.server)
         await self._inner(scope, receive, send)
 
+    def _limits(self) -> Limits:
+        assert self._inner is not None
+        return self._inner
+
     def _routes(self, sessions: ServedSessions) -> list[BaseRoute]:
-        max_body = self._app.config.server.max_body_mb << 20
+        settings = self._app.config.server
+        max_body = settings.max_body_mb << 20
         work = WorkApi(sessions)
 
         async def follow(websocket: WebSocket) -> None:
@@ -70,23 +80,35 @@ class ServerApp:
                 websocket, served, after, lambda line, reply: work.do_line(session_id, line, reply)
             ).run()
 
-        operations = (
-            Operation(
-                method="GET",
-                path="/health",
-                summary="Say that the server lives.",
-                answer=lambda _call: api.Health(version=version("taskweaver_ext")),
-                returns=api.Health,
-                is_open_to_all=True,
-            ),
+        operations = [
+            *ServerApi(self._app, sessions, self._limits).operations(),
             *SessionsApi(sessions).operations(),
             *work.operations(),
-        )
+            *ReadingApi(sessions).operations(),
+            *FilesApi(sessions, settings.max_upload_mb << 20).operations(),
+        ]
+        operations.append(_description_of(operations))
         return [
             *starlette_routes(operations, api.PREFIX, max_body),
             WebSocketRoute(f"{api.PREFIX}/sessions/{{session_id}}/events", follow),
             Route("/{path:path}", _PageFiles(directory=PAGE, html=True)),
         ]
+
+
+def _description_of(operations: Sequence[Operation]) -> Operation:
+    """Return the operation that describes all of them."""
+
+    def describe_all(_call: Call) -> dict[str, Any]:
+        return describe([*operations, itself], api.PREFIX, version("taskweaver_ext"))
+
+    itself = Operation(
+        method="GET",
+        path="/openapi.json",
+        summary="Return this description.",
+        answer=describe_all,
+        returns=dict[str, Any],
+    )
+    return itself
 
 
 class _PageFiles(StaticFiles):

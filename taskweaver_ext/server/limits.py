@@ -47,27 +47,33 @@ class Limits:
         self._max_connections = settings.max_connections
         self._rates = RequestRates(settings.requests_per_second)
         self._settings = settings
-        self._open = 0
+        self.open_count = 0
+        """How many requests and streams are open now."""
+        self.request_count = 0
+        self.refused_count = 0
+        """How many of them were too much."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        self.request_count += 1
         if problem := self._problem(scope):
+            self.refused_count += 1
             if scope["type"] == "websocket":
                 await WebSocket(scope, receive, send).send_denial_response(answer_to(problem))
             else:
                 await answer_to(problem)(scope, receive, send)
             return
-        self._open += 1
+        self.open_count += 1
         try:
             await self._app(scope, receive, send)
         finally:
-            self._open -= 1
+            self.open_count -= 1
 
     def _problem(self, scope: Scope) -> RefusedError | None:
-        if self._open >= self._max_connections:
+        if self.open_count >= self._max_connections:
             return RefusedError(
                 503,
                 "too_many_connections",

@@ -10,13 +10,14 @@ from typing import Any, Literal, TypeAlias, get_args, get_type_hints
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from taskweaver_ext.config.data_files import DataFileError, parse_json
 from taskweaver_ext.errors import TaskWeaverError
 from taskweaver_ext.server.failures import RefusedError, answer_to, refused
 from taskweaver_ext.server.limits import read_body
+from taskweaver_ext.text.json_lines import json_line
 from taskweaver_ext.text.json_shapes import has_shape
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -60,8 +61,8 @@ class Operation:
     """A dataclass: the fields of a JSON object."""
     streams_body: bool = False
     """Whether the body is bytes, which `answer`, then a coroutine, reads by itself."""
-    returns: type | None = None
-    """A dataclass; None: nothing."""
+    returns: Any = None
+    """A dataclass, or what else JSON can hold; None: nothing."""
     status: int = 200
     media_type: str = "application/json"
     refusals: tuple[int, ...] = field(default=())
@@ -106,7 +107,7 @@ def _response(operation: Operation, result: object) -> Response:
     if result is None:
         return Response(status_code=204 if operation.status == 200 else operation.status)
     content = asdict(result) if is_dataclass(result) and not isinstance(result, type) else result
-    return JSONResponse(content, operation.status)
+    return Response(json_line(content), operation.status, media_type="application/json")
 
 
 def read_query(kind: type | None, items: Sequence[tuple[str, str]]) -> Any:  # noqa: ANN401

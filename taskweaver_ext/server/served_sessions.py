@@ -6,11 +6,13 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
 from taskweaver_ext.app import TaskWeaverApp
+from taskweaver_ext.ces.execution.executor import NAME
 from taskweaver_ext.errors import SessionError, TaskWeaverError
 from taskweaver_ext.events.event_json import event_line
 from taskweaver_ext.events.journal_reader import JournalReader
@@ -83,6 +85,12 @@ class ServedSession:
         session = self.session
         return session is not None and session.emitter.current_round_id is not None
 
+    @property
+    def cwd(self) -> Path:
+        """The working folder."""
+        session = self.session
+        return session.cwd if session else self.folder / "cwd"
+
     def position_of(self, cursor: Cursor) -> int:
         """Return the number of the event that a client goes on from.
 
@@ -107,13 +115,25 @@ class ServedSession:
         """Return the next events after a number, as lines, from memory, journal or record."""
         return [event_line(event) for event in self._events_after(after)]
 
-    def _events_after(self, after: int) -> list[TaskWeaverEvent]:
+    def events(self) -> Iterator[TaskWeaverEvent]:
+        """All events so far, oldest first."""
+        session = self.session
+        return session.emitter.events() if session else SavedSession(self.folder).events()
+
+    def event(self, seq: int) -> TaskWeaverEvent | None:
+        """Return the event with that number, if it is kept."""
+        if not 0 < seq <= self.feed.last_seq:
+            return None
+        found = self._events_after(seq - 1, max_bytes=1)
+        return found[0] if found and found[0].seq == seq else None
+
+    def _events_after(self, after: int, max_bytes: int = MAX_READ_BYTES) -> list[TaskWeaverEvent]:
         session = self.session
         if session is not None:
-            return session.emitter.read(after, MAX_READ_BYTES)
+            return session.emitter.read(after, max_bytes)
         try:
             with JournalReader(self.folder) as reader:
-                return reader.read(after, MAX_READ_BYTES)
+                return reader.read(after, max_bytes)
         except SessionError:  # of a session that is older than journals
             return list(SavedSession(self.folder).events(after))
 
@@ -260,8 +280,8 @@ class ServedSessions:
 
     def _known(self, session_id: str) -> ServedSession:
         folder = self.workspace / "sessions" / session_id
-        is_name = Path(session_id).name == session_id and session_id not in ("", ".", "..")
-        if not is_name or "\0" in session_id or folder.is_symlink() or not folder.is_dir():
+        is_name = NAME.fullmatch(session_id)
+        if not is_name or folder.is_symlink() or not folder.is_dir():
             raise RefusedError(404, "no_session", f"There is no session {session_id[:100]!r}.")
         epoch, last_seq = _end_of(folder)
         with self._lock:

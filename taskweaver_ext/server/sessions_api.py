@@ -143,7 +143,7 @@ def facts_of(served: ServedSession) -> api.SessionFacts:
         if session
         else {},
         usage=dict(session.usage.to_dict()) if session else {},
-        cwd=str(session.cwd if session else served.folder / "cwd"),
+        cwd=str(served.cwd),
         client_count=served.client_count,
     )
 

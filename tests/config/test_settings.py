@@ -348,3 +348,15 @@ def test_colours_can_be_declined(
         monkeypatch.setenv(name, value)
 
     assert variables.wants_color() is is_wanted
+
+
+def test_a_number_with_a_point_is_read_from_everywhere_and_nonsense_is_named(
+    tmp_path: Path,
+) -> None:
+    read = config.load(tmp_path, environ={"SERVER_IDLE_MINUTES": "0.5"})
+    given = config.load(tmp_path, overrides={"server.idle_minutes": 2}, environ={})
+
+    assert (read.server.idle_minutes, given.server.idle_minutes) == (0.5, 2.0)
+    for nonsense in ("soon", "nan", "-1", "1e999"):
+        with pytest.raises(ConfigError, match=r"server\.idle_minutes"):
+            config.load(tmp_path, environ={"SERVER_IDLE_MINUTES": nonsense})

@@ -21,8 +21,14 @@ _LEVELS = (0, 95, 135, 175, 215, 255)
 def page_style() -> str:
     """Everything that a page's style element holds."""
     own = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
+    return f"{own}\n{word_style()}"
+
+
+@cache
+def word_style() -> str:
+    """The colours of words in code and in terminal output; the first 16 are `--a0` to `--a15`."""
     dark = "@media screen and (prefers-color-scheme: dark) {\n" + _code_style(_DARK) + "\n}"
-    return "\n".join([own, _code_style(_LIGHT), dark, *_terminal_colors()])
+    return "\n".join([_code_style(_LIGHT), dark, *_terminal_colors()])
 
 
 @cache
