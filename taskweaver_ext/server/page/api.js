@@ -64,6 +64,15 @@ export function displayAddress(sessionId, seq, type) {
 }
 
 /**
+ * The address of a file that code has made, by the event that told of it.
+ * @param {string} sessionId
+ * @param {number} seq
+ */
+export function artifactAddress(sessionId, seq) {
+  return `${PREFIX}${sessionPath(sessionId, `/artifacts/${seq}`)}`;
+}
+
+/**
  * The address of a file in a session's working folder.
  * @param {string} sessionId
  * @param {string} path

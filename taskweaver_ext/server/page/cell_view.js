@@ -1,6 +1,6 @@
 /** Shows a cell: its number and state, the code, what it has promised, asks and says. */
 
-import { fileAddress } from "./api.js";
+import { artifactAddress } from "./api.js";
 import { DisplayView } from "./display_view.js";
 import { button, make, setText } from "./dom.js";
 import { OutputBar } from "./output_bar.js";
@@ -247,11 +247,11 @@ export class CellView {
   }
 
   #updateArtifacts() {
-    const links = this.#cell.artifacts.map(({ file_name, original_name, name }) => {
-      const file = file_name.split("/").at(-1) ?? name;
-      const address = fileAddress(this.#actions.sessionId, file);
-      return make("a", "file", { href: address, download: original_name || file, textContent: original_name || name });
-    });
+    // Pictures that were displayed are seen above; they have names of ours alone.
+    const named = this.#cell.artifacts.filter(({ original_name: name }) => name && !name.startsWith(this.#cell.id));
+    const links = named.map(({ seq, original_name: name }) =>
+      make("a", "file", { href: artifactAddress(this.#actions.sessionId, seq), download: name, textContent: name }),
+    );
     this.#artifacts.replaceChildren(...links);
   }
 

@@ -33,7 +33,7 @@ import { OutputStore } from "./output_store.js";
  * @property {string[]} [choices]
  */
 
-/** @typedef {{ name: string, type: string, mime_type: string, original_name: string, file_name: string, preview: string }} Artifact */
+/** @typedef {{ seq: number, name: string, type: string, mime_type: string, original_name: string, file_name: string, preview: string }} Artifact */
 /** @typedef {{ type: "text", store: OutputStore }} TextOutput */
 /**
  * @typedef {object} DisplayOutput
@@ -613,7 +613,7 @@ export class Conversation {
         cell.outputs.push({ type: "log", level: said.level, tag: said.tag, message: said.message });
         break;
       case "artifact":
-        this.#tick(cell, said);
+        this.#tick(cell, { ...said, seq: event.seq });
         break;
       case "status":
         if (TOLD_STATES.has(said.status) && said.detail) cell.notices.push(said.detail);

@@ -100,7 +100,7 @@ export class SessionPage {
       answer: (questionId, outcome, text = "") => this.#do("answer", { question_id: questionId, outcome, text }),
       showsMarkdown: (kind) => kind === "agent",
       dropFromContext: (number) => this.#do("drop_context", { number }),
-      recordAddress: (executionId, stream) => `/api/v1${sessionPath(this.#sessionId, `/records/${encodeURIComponent(executionId)}`)}?stream=${stream}`,
+      recordAddress: (executionId, stream) => `/api/v1${sessionPath(this.#sessionId, `/records/${encodeURIComponent(executionId)}/whole`)}?stream=${stream}`,
     };
   }
 
