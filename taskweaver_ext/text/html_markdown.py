@@ -42,6 +42,7 @@ class _Converter(HTMLParser):
         self._links: list[str] = []
         self._cells_in_row = 0
         self._rows = 0
+        self._table_depth = 0
         self._ends_with_space = True
 
     def markdown(self) -> str:
@@ -67,7 +68,9 @@ class _Converter(HTMLParser):
         elif tag == "li":
             self._open_item()
         elif tag in ("tr", "td", "th"):
-            self._open_cell(tag)
+            self._open_cell(tag, attrs)
+        elif tag in _BLOCKS and self._is_in_cell(tag):
+            self._add(" ")
         elif tag in _BLOCKS:
             self._open_block(tag)
 
@@ -82,12 +85,16 @@ class _Converter(HTMLParser):
             self._add(f"]({target})" if target else "]")
         elif tag == "tr":
             self._close_row()
+        elif tag in _BLOCKS and self._is_in_cell(tag):
+            self._add(" ")
         elif tag in _BLOCKS or tag in _HEADINGS:
             self._close_block(tag)
 
     def handle_data(self, data: str) -> None:
         """Take text; outside of <pre> white space is only a separator."""
-        if self._preformatted_depth:
+        if self._table_depth:
+            data = data.replace("|", "\\|")
+        if self._preformatted_depth and not self._table_depth:
             self._add(data)
             return
         text = _SPACES.sub(" ", data)
@@ -105,6 +112,7 @@ class _Converter(HTMLParser):
             self._lists.append(1 if tag == "ol" else None)
             return
         if tag == "table":
+            self._table_depth += 1
             self._rows = 0
         self._add("\n\n")
         if tag == "pre":
@@ -115,6 +123,8 @@ class _Converter(HTMLParser):
         if tag == "pre" and self._preformatted_depth:
             self._preformatted_depth -= 1
             self._add("\n```")
+        if tag == "table":
+            self._table_depth = max(0, self._table_depth - 1)
         if tag in ("ul", "ol") and self._lists:
             self._lists.pop()
         self._add("\n" if self._lists else "\n\n")
@@ -126,13 +136,21 @@ class _Converter(HTMLParser):
         indentation = "  " * max(0, len(self._lists) - 1)
         self._add(f"\n{indentation}{'-' if number is None else f'{number}.'} ")
 
-    def _open_cell(self, tag: str) -> None:
+    def _is_in_cell(self, tag: str) -> bool:
+        """Whether a block is inside of a table, where a row is a line."""
+        return self._table_depth > 0 and tag != "table"
+
+    def _open_cell(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "tr":
             self._cells_in_row = 0
             self._add("\n| ")
         else:
             self._add(" | " if self._cells_in_row else "")
             self._cells_in_row += 1
+            span = dict(attrs).get("colspan") or "1"
+            for _ in range(int(span) - 1 if len(span) < 3 and span.isdecimal() else 0):
+                self._cells_in_row += 1
+                self._add("| ")
 
     def _close_row(self) -> None:
         self._add(" |")

@@ -7,16 +7,20 @@ into Markdown, then LaTeX. JSON, PNG images and status reports are handed on as 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from taskweaver_ext.ces.execution.artifacts import IMAGE_SUFFIXES
 from taskweaver_ext.ces.inside.kernel.plugin_api import STATUS_MIME
 from taskweaver_ext.text.html_markdown import html_to_markdown
 
-_SAYS_NOTHING = "<IPython.core.display."
-"""How the plain text of an object begins that has only a rich representation."""
+_SAYS_NOTHING = re.compile(
+    r"<IPython\.core\.display\..*|<[^\n]{1,400} at 0x[0-9A-Fa-f]{1,16}>", re.DOTALL
+)
+"""The plain text of an object that has only a rich representation."""
+DisplayKind: TypeAlias = Literal["markdown", "plain", "html", "latex", "json"]
 MAX_TREE_LINES = 200
 MAX_TREE_DEPTH = 8
 MAX_TREE_TEXT = 200
@@ -87,19 +91,27 @@ def plain_display(bundle: Mapping[str, Any]) -> str:
     return "" if bundle.keys() & IMAGE_SUFFIXES.keys() else read_display(bundle).text
 
 
-def _text_of(bundle: Mapping[str, Any]) -> str:
+def best_representation(bundle: Mapping[str, Any]) -> tuple[DisplayKind, Any]:
+    """Choose what of a bundle says most in words, and tell what it is written in."""
     if isinstance(markdown := bundle.get("text/markdown"), str):
-        return markdown
-    plain, html = bundle.get("text/plain"), bundle.get("text/html")
-    if isinstance(plain, str) and not plain.startswith(_SAYS_NOTHING):
-        return plain
-    if isinstance(html, str):
-        return html_to_markdown(html)
+        return "markdown", markdown
+    plain = bundle.get("text/plain")
+    if isinstance(plain, str) and not _SAYS_NOTHING.fullmatch(plain):
+        return "plain", plain
+    if isinstance(html := bundle.get("text/html"), str):
+        return "html", html
     if isinstance(latex := bundle.get("text/latex"), str):
-        return latex
+        return "latex", latex
     if "application/json" in bundle:
-        return json_tree(bundle["application/json"])
-    return plain if isinstance(plain, str) else ""
+        return "json", bundle["application/json"]
+    return "plain", plain if isinstance(plain, str) else ""
+
+
+def _text_of(bundle: Mapping[str, Any]) -> str:
+    kind, value = best_representation(bundle)
+    if kind == "html":
+        return html_to_markdown(value)
+    return json_tree(value) if kind == "json" else str(value)
 
 
 def json_tree(value: object, *, max_lines: int = MAX_TREE_LINES) -> str:

@@ -25,6 +25,11 @@ from taskweaver_ext.text.html_markdown import html_to_markdown
             "<tbody><tr><th>0</th><td>1.5</td></tr></tbody></table>",
             "|  | x |\n| --- | --- |\n| 0 | 1.5 |",
         ),
+        (
+            "<table><tr><th colspan=2>a|b</th></tr><tr><td><p>x</p><p>y</p></td><td>z</td></tr>"
+            "</table>c|d",
+            "| | a\\|b |\n| --- | --- |\n|  x  y  | z |\n\nc|d",
+        ),
         ("<pre>a\n  <b>b</b></pre>", "```\na\n  b\n```"),
         ("<style>p {}</style><script>alert(1)</script>text", "text"),
         ("1 &lt; 2 &amp; <code>x</code>", "1 < 2 & `x`"),
