@@ -31,7 +31,7 @@ WRITES_TO_DESCRIPTORS = {
     "ces/programs/shell_reader.py": "a pipe that wakes a thread",
     "ces/sessions/session_info.py": "files",
 }
-DRAWS = {"console/markdown.py", "console/rows.py", "console/highlighting.py"}
+DRAWS = {"console/rows.py", "console/highlighting.py"}
 """May use rich: into a text, whose rows go through a door."""
 TYPES = {"console/prompt.py", "console/completion.py", "console/offered_completions.py"}
 RUNS_IN_KERNELS = {"cli/script_setup.py"}
@@ -99,6 +99,19 @@ def test_a_write_past_the_doors_is_found(source: str) -> None:
     assert complaints("cli/doctor.py", source)
 
 
+PICTURES = {"console/screen.py": "writes them", "console/terminal_answers.py": "reads answers"}
+"""Know the sequences of pictures; only the first of them is a door."""
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_pictures_reach_a_terminal_through_one_door(path: Path) -> None:
+    texts = [node.value for node in ast.walk(ast.parse(path.read_text("utf-8")))
+             if isinstance(node, ast.Constant) and isinstance(node.value, str)]  # fmt: skip
+    has_sequences = any("\x1b_" in text or "\x1b]" in text for text in texts)
+
+    assert not has_sequences or name_of(path) in PICTURES
+
+
 def test_the_lists_name_modules_that_exist() -> None:
-    for name in {*WRITES_TO_DESCRIPTORS, *DRAWS, *TYPES, *RUNS_IN_KERNELS}:
+    for name in {*WRITES_TO_DESCRIPTORS, *PICTURES, *DRAWS, *TYPES, *RUNS_IN_KERNELS}:
         assert (PACKAGE / name).is_file(), name

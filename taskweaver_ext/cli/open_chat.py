@@ -26,9 +26,10 @@ from taskweaver_ext.config import variables
 from taskweaver_ext.console.chat import LOCAL_KERNEL, WELCOME, ConsoleChat
 from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.markdown_use import MarkdownUse
+from taskweaver_ext.console.pictures import ColorDepth, PictureDrawer
 from taskweaver_ext.console.piped_chat import PipedChat, PlainTranscript
 from taskweaver_ext.console.request_runner import RequestRunner, Resumption
-from taskweaver_ext.console.screen import PlainScreen, TerminalScreen
+from taskweaver_ext.console.screen import PlainScreen, TerminalScreen, fit
 from taskweaver_ext.console.terminal_settings import settings_kept
 
 _STDOUT = 1
@@ -83,9 +84,17 @@ def _chat_on_terminal(source: ProjectSessions, settings: config.Config, resume: 
         first_words=f"{WELCOME}\n{LOCAL_KERNEL}" if is_local and is_first_chat else WELCOME,
         resume=resume,
         markdown=_markdown_use(settings),
+        pictures=PictureDrawer(_depth_for_pictures(settings)),
+        asks_for_pictures=settings.console.pictures == "auto" and variables.may_be_asked(),
     )
     with SignalWatch() as signals:
         return chat.run(signals.pass_to)
+
+
+def _depth_for_pictures(settings: config.Config) -> ColorDepth:
+    has_blocks = fit("▀", sys.stdout.encoding) == "▀"
+    is_wanted = settings.console.pictures != "off" and has_blocks
+    return variables.color_depth() if is_wanted else "none"
 
 
 def _markdown_use(settings: config.Config) -> MarkdownUse:

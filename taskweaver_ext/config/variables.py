@@ -47,6 +47,24 @@ def has_simple_terminal() -> bool:
     return os.environ.get("TERM", "") in ("", "dumb", "unknown")
 
 
+def color_depth() -> Literal["none", "256", "true"]:
+    """How many colours our terminal says that it has; none: too few for pictures."""
+    if not wants_color():
+        return "none"
+    if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        return "true"
+    return "256" if "256color" in os.environ.get("TERM", "") else "none"
+
+
+def may_be_asked() -> bool:
+    """Whether our terminal can be asked what it shows; not where another is in between."""
+    names = ("screen", "tmux", "linux", "vt")
+    is_between = bool(os.environ.get("TMUX") or os.environ.get("STY"))
+    is_simple = os.environ.get("TERM", "").startswith(names) or has_simple_terminal()
+    # This one prints what it does not understand.
+    return not is_between and not is_simple and os.environ.get("TERM_PROGRAM") != "Apple_Terminal"
+
+
 def cache_home() -> Path | None:
     """Where the user keeps what can be had again, if the environment says so."""
     path = os.environ.get("XDG_CACHE_HOME", "")

@@ -14,6 +14,8 @@ from taskweaver_ext.console.completion import ChatCompleter
 from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.markdown_use import MarkdownUse
 from taskweaver_ext.console.output_block import OPEN_LINES
+from taskweaver_ext.console.picture_query import PictureQuery
+from taskweaver_ext.console.pictures import PictureDrawer
 from taskweaver_ext.console.prompt import Prompt, QuestionRefusedError
 from taskweaver_ext.console.request_runner import (
     NOT_RESUMED,
@@ -54,6 +56,8 @@ class ConsoleChat:
         first_words: str = WELCOME,
         resume: Resumption = NOT_RESUMED,
         markdown: MarkdownUse | None = None,
+        pictures: PictureDrawer | None = None,
+        asks_for_pictures: bool = False,
     ) -> None:
         """Prepare a chat; its first session is made by `run`.
 
@@ -62,12 +66,16 @@ class ConsoleChat:
             first_words: What a person reads above the first prompt.
             resume: The session to continue.
             markdown: What is drawn as Markdown at first.
+            pictures: Draws pictures.
+            asks_for_pictures: Whether the terminal is asked if it shows them itself.
         """
         painter = Painter(has_color)
         completer = ChatCompleter(lambda: self._prompt.mode, self._complete_python)
         self._prompt = Prompt(painter, history_path, completer)
         transcript = Transcript(*screen.size(), painter, open_lines=OPEN_LINES)
         transcript.markdown = markdown or MarkdownUse()
+        transcript.displays.pictures = pictures or PictureDrawer()
+        self._query = PictureQuery(screen) if asks_for_pictures else None
         self._display = Display(screen, transcript, self._prompt)
         self._source = source
         self._first_words = first_words
@@ -85,7 +93,12 @@ class ConsoleChat:
         """
         with echo_off(self._display.suspend_soon) as lend:
             self._runner.terminal_jobs.lend = lend
+            if self._query is not None:
+                self._query.ask()  # it answers while the session is made
             self._runner.start(pass_signals_to, self._resume.session_id)
+            if self._query is not None:
+                answers = self._query.finish(self._prompt)
+                self._display.transcript.displays.pictures.protocol = answers.protocol
             try:
                 self._display.say(self._first_words, color=DIM)
                 if self._resume.session_id is not None:

@@ -57,7 +57,8 @@ class Drawing:
         from markdown_it.tree import SyntaxTreeNode
 
         root = SyntaxTreeNode(_parser().parse(text))
-        rows = self._blocks(root.children, max(_LEAST_WIDTH, min(self.width, MAX_WIDTH)))
+        widest = self.width if self.is_data else MAX_WIDTH
+        rows = self._blocks(root.children, max(_LEAST_WIDTH, min(self.width, widest)))
         return [UnframedRow(row) if self._is_wide(row) else row for row in rows]
 
     def _is_wide(self, row: str) -> bool:

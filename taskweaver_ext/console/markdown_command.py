@@ -5,13 +5,16 @@ from __future__ import annotations
 from taskweaver_ext.chat.requests import MODES
 from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.markdown import Drawing
-from taskweaver_ext.console.rows import OUTPUT, Painter
+from taskweaver_ext.console.markdown_stream import MarkdownStream
+from taskweaver_ext.console.rows import DIM, OUTPUT
 from taskweaver_ext.errors import SessionError
-from taskweaver_ext.session.blocks import Cell, TextOutput, read_blocks
+from taskweaver_ext.session.blocks import Message, read_blocks
+from taskweaver_ext.session.code_blocks import CodeBlock
 from taskweaver_ext.session.saved import SavedSession
 from taskweaver_ext.session.session import Session
-from taskweaver_ext.text.terminal import strip_terminal
 
+MAX_ROWS = 2_000
+"""More is not drawn at a time."""
 USAGE = "/markdown [agent|python|shell] [on|off], or /markdown NUMBER for one block of code."
 
 
@@ -31,34 +34,39 @@ def set_markdown(arguments: str, display: Display) -> bool:
 
 
 def redraw_as_markdown(number: int, session: Session, display: Display) -> None:
-    """Draw the output of one block as Markdown, below all else.
+    """Draw the output of one block as Markdown below all else, or the answer it stands in.
 
     Raises:
         SessionError: There is no such block, or it has written nothing.
     """
-    cell = _find_cell(session, number)
-    text = "".join(
-        output.text
-        for output in cell.outputs
-        if isinstance(output, TextOutput) and output.stream == "stdout"
-    )
-    if not text.strip():
-        raise SessionError(f"Block {number} has written nothing that could be drawn.")
+    block = session.code_blocks.get(number)
     transcript = display.transcript
-    painter: Painter = transcript.painter
-    drawing = Drawing(transcript.width - len(OUTPUT), painter.has_color, is_framed=True)
-    frame = painter.paint(OUTPUT, "2")
-    transcript.rows += [frame + row for row in drawing.rows(strip_terminal(text).strip("\n"))]
+    if block.is_proposed:
+        transcript.show_answer(_answer_with(block, session))
+    else:
+        stream = MarkdownStream(
+            Drawing(transcript.width - len(OUTPUT), transcript.painter.has_color, is_framed=True)
+        )
+        frame = transcript.painter.paint(OUTPUT, DIM)
+        transcript.rows += [frame + row for row in _drawn(stream, number, session)]
     display.draw()
 
 
-def _find_cell(session: Session, number: int) -> Cell:
+def _drawn(stream: MarkdownStream, number: int, session: Session) -> list[str]:
+    rows: list[str] = []
+    for line in session.code_blocks.lines(number):
+        if len(rows) >= MAX_ROWS:
+            return [*rows, f"⋯ /show {number} has the rest."]
+        rows += stream.feed(line.text) if line.stream == "stdout" else ()
+    rows += stream.close()
+    if not rows:
+        raise SessionError(f"Block {number} has written nothing that could be drawn.")
+    return rows
+
+
+def _answer_with(block: CodeBlock, session: Session) -> str:
     saved = SavedSession(session.session_dir)
-    last = 0
-    for block in read_blocks(saved.events):
-        if isinstance(block, Cell):
-            last = block.number
-            if last == number:
-                return block
-    there = f"The last is {last}." if last else "There is none yet."
-    raise SessionError(f"There is no block {number}. {there}")
+    for one in read_blocks(saved.events):
+        if isinstance(one, Message) and one.post_id == block.post_id:
+            return one.text
+    raise SessionError(f"The answer with block {block.number} is no longer kept.")

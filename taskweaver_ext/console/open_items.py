@@ -20,6 +20,8 @@ class Item:
     stream: StreamName
     lines: list[str]
     display_id: str | None = None
+    is_prose: bool = False
+    """Whether the lines are sentences of ours, which are cut between words."""
 
 
 class OpenItems:

@@ -18,6 +18,7 @@ from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.console.markdown import Drawing
 from taskweaver_ext.console.markdown_stream import MarkdownStream
 from taskweaver_ext.console.open_items import Item, OpenItems
+from taskweaver_ext.console.pictures import PictureLine, PictureRow
 from taskweaver_ext.console.rows import (
     DIM,
     ERROR_OUTPUT,
@@ -27,7 +28,7 @@ from taskweaver_ext.console.rows import (
     Painter,
     framed,
 )
-from taskweaver_ext.text.terminal import LineFolder, fold
+from taskweaver_ext.text.terminal import LineFolder, fold, message_text
 
 ROWS_IN_FULL = 200
 OPEN_LINES = 12
@@ -126,6 +127,7 @@ class OutputBlock:
         self._rows_left = rows_in_full
         self._open = OpenItems(open_lines)
         self._is_clearing = False
+        self._has_cleared = False
         self._tail: deque[tuple[StreamName, str]] = deque(maxlen=TAIL_ROWS)
         # A multiple of the width: pieces of one long line then join without a gap.
         content = max(4, width - len(OUTPUT))
@@ -146,22 +148,38 @@ class OutputBlock:
 
     def add(self, stream: StreamName, text: str, display_id: str | None = None) -> list[str]:
         """Add a whole text, such as a display, on lines of its own; as `feed` does."""
-        self._clear_if_due()
-        rows = self._break_lines()
         lines = fold(text, keep_colors=self._painter.has_color).rstrip("\n").split("\n")
-        return rows + self._finish(self._open.add(Item(stream, lines, display_id)))
+        return self._add(Item(stream, lines, display_id))
 
-    def update(self, display_id: str, text: str) -> list[str]:
+    def note(self, stream: StreamName, text: str) -> list[str]:
+        """Add something of our own; a sentence is cut between words, and no path is cut."""
+        lines = message_text(text).rstrip("\n").split("\n")
+        return self._add(Item(stream, lines, is_prose=len(lines) == 1))
+
+    def show(self, lines: list[str], display_id: str | None = None) -> list[str]:
+        """Add a display that is drawn already, on lines of its own; as `feed` does."""
+        rows = self._add(Item("stdout", lines, display_id)) if lines else []
+        # A picture is itself only once it is final; code that clears shows one after another.
+        is_final = display_id is None and not self._has_cleared
+        if is_final and any(isinstance(line, PictureLine) for line in lines):
+            rows += self.settle()
+        return rows
+
+    def update(self, display_id: str, lines: list[str]) -> list[str]:
         """Show something else in place of a display, or below where it cannot be replaced."""
         self._clear_if_due()
-        lines = fold(text, keep_colors=self._painter.has_color).rstrip("\n").split("\n")
         if self._open.replace(display_id, lines):
             return []
-        return self.add("stdout", text, display_id)
+        return self.show(lines, display_id)
+
+    def _add(self, item: Item) -> list[str]:
+        self._clear_if_due()
+        rows = self._break_lines()
+        return rows + self._finish(self._open.add(item))
 
     def clear(self, *, wait: bool) -> None:
         """Take away what has not become final; if so wanted, only when more comes."""
-        self._is_clearing = True
+        self._is_clearing = self._has_cleared = True
         if not wait:
             self._clear_if_due()
 
@@ -192,8 +210,8 @@ class OutputBlock:
         rows = [
             row
             for item in self._open
-            for line in item.lines
-            for row in self._framed(item.stream, line)
+            for line in _live(item.lines)
+            for row in self._framed(item.stream, line, is_prose=item.is_prose)
         ]
         for line in self._markdown.open_lines[-height:] if self._markdown is not None else ():
             rows += self._framed("stdout", line)
@@ -241,15 +259,15 @@ class OutputBlock:
         return self._finish(self._open.add_lines("stdout", drawn))
 
     def _finish(self, items: Iterable[Item]) -> list[str]:
-        return [row for item in items for row in self._finished_rows(item.stream, item.lines)]
+        return [row for item in items for row in self._finished_rows(item)]
 
-    def _finished_rows(self, stream: StreamName, lines: list[str]) -> list[str]:
+    def _finished_rows(self, item: Item) -> list[str]:
         rows: list[str] = []
-        for number, line in enumerate(lines):
+        for number, line in enumerate(item.lines):
             if self._rows_left <= 0:
-                self._hide(stream, lines[number:])
+                self._hide(item.stream, item.lines[number:])
                 break
-            new = self._framed(stream, line)
+            new = self._framed(item.stream, line, is_prose=item.is_prose)
             self._rows_left -= len(new)
             rows += new
         return rows
@@ -276,16 +294,43 @@ class OutputBlock:
                 break
         return list(rows)[-limit:]
 
-    def _framed(self, stream: StreamName, line: str) -> list[str]:
-        return _framed(self._frames[stream], stream, line, self.width, self._painter)
+    def _framed(self, stream: StreamName, line: str, *, is_prose: bool = False) -> list[str]:
+        frame = self._frames[stream]
+        if isinstance(line, PictureLine):
+            return [PictureRow.of(self._painter.paint(frame, DIM), line.picture)]
+        return _framed(frame, stream, line, self.width, self._painter, is_prose=is_prose)
 
 
-def _framed(frame: str, stream: StreamName, line: str, width: int, painter: Painter) -> list[str]:
+def _live(lines: Iterable[str]) -> Iterator[str]:
+    """Lines as they are shown while they may still change: a picture by what stands for it."""
+    for line in lines:
+        if isinstance(line, PictureLine):
+            yield from line.preview or [str(line)]
+        else:
+            yield line
+
+
+def _framed(
+    frame: str,
+    stream: StreamName,
+    line: str,
+    width: int,
+    painter: Painter,
+    *,
+    is_prose: bool = False,
+) -> list[str]:
     color = _COLORS[stream]
     if stream == "stderr":
         line = _fit_heading(line, width - len(frame))
     return framed(
-        line, width, painter, first=frame, rest=frame, first_color=color or DIM, color=color
+        line,
+        width,
+        painter,
+        first=frame,
+        rest=frame,
+        first_color=color or DIM,
+        color=color,
+        is_prose=is_prose,
     )
 
 

@@ -26,6 +26,7 @@ from taskweaver_ext.console.panel_text import (
     describe_timings,
 )
 from taskweaver_ext.console.plan_filter import PlanFilter
+from taskweaver_ext.console.rich_display import DisplayView
 from taskweaver_ext.console.rows import (
     BOLD,
     CYAN,
@@ -44,7 +45,6 @@ from taskweaver_ext.conversation import UNKNOWN_ROLE, AttachmentId, AttachmentTy
 from taskweaver_ext.events.types import AttachmentExtra, CodeExecExtra
 from taskweaver_ext.roles.base.role import USER
 from taskweaver_ext.text.terminal import message_text
-from taskweaver_ext.tools.display_text import plain_display
 
 _GOES_ON = "InProcess"
 """The stop state that goes without saying."""
@@ -66,6 +66,7 @@ class PostView:
         painter: Painter,
         new_output: Callable[[int, str], OutputBlock],
         plans: PlanFilter,
+        displays: DisplayView,
         new_answer: Callable[[int], AnswerView] | None = None,
     ) -> None:
         """Begin a post of a role.
@@ -73,6 +74,7 @@ class PostView:
         Args:
             new_output: Makes a block for the output of code, for a width and a language.
             plans: Knows the plans of the round so far.
+            displays: Draws what code displays.
             new_answer: Makes a view of an answer while it is written, for a width; without it
                 the answer is returned at the end.
         """
@@ -86,6 +88,7 @@ class PostView:
         self._painter = painter
         self._new_output = new_output
         self._new_answer = new_answer
+        self._displays = displays
         self._answer: AnswerView | None = None
         self._has_frame = False
         self._open: TextBlock | OutputBlock | None = None
@@ -163,18 +166,21 @@ class PostView:
         """Show what else running code does."""
         match event:
             case DisplayProduced():
-                if text := plain_display(event.bundle):
+                if lines := self._lines_of(event):
                     block = self._output_block(event.execution_id)
-                    self.rows += block.add("stdout", text, event.display_id)
+                    self.rows += block.show(lines, event.display_id)
             case DisplayUpdated():
                 block = self._output_block(event.execution_id)
-                self.rows += block.update(event.display_id, plain_display(event.bundle))
+                self.rows += block.update(event.display_id, self._lines_of(event))
             case OutputCleared():
                 if isinstance(self._open, OutputBlock):
                     self._open.clear(wait=event.wait)
             case _:
                 for stream, text in self._notes.notes_on(event):
-                    self.rows += self._output_block(event.execution_id).add(stream, text)
+                    self.rows += self._output_block(event.execution_id).note(stream, text)
+
+    def _lines_of(self, event: DisplayProduced | DisplayUpdated) -> list[str]:
+        return self._displays.lines(event.bundle, event.files, self._width - len(OUTPUT))
 
     def settle(self) -> None:
         """Let what is complete be final."""

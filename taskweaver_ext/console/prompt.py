@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, get_app
@@ -17,7 +18,8 @@ from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.lexers import DynamicLexer, Lexer, PygmentsLexer
 from prompt_toolkit.output import ColorDepth
 
@@ -26,10 +28,16 @@ from taskweaver_ext.console.inbox import Question
 from taskweaver_ext.console.offered_completions import OfferedCompletions
 from taskweaver_ext.console.rows import OUTPUT, Painter
 from taskweaver_ext.console.screen import fit
+from taskweaver_ext.console.terminal_answers import TerminalAnswers
 from taskweaver_ext.console.terminal_settings import suspend_process_group
 from taskweaver_ext.machine.private_files import make_private_folder, open_private
 from taskweaver_ext.text.hidden_characters import HiddenCharacters
 from taskweaver_ext.text.terminal import message_text
+
+if sys.platform != "win32":
+    from prompt_toolkit.input.posix_utils import PosixStdinReader
+    from prompt_toolkit.input.vt100 import Vt100Input
+    from prompt_toolkit.input.vt100_parser import Vt100Parser
 
 PROMPTS: dict[Mode, str] = {"agent": "You ▸ ", "python": ">>> ", "shell": "$ "}
 _CONTINUATION = "… "
@@ -129,6 +137,22 @@ class Prompt:
         self._is_left = True
         self.withdraw()
 
+    def type_ahead(self, typed: str) -> None:
+        """Receive what was typed before there was a prompt, for the next one."""
+        if typed:
+            keys: list[KeyPress] = []
+            parser = Vt100Parser(keys.append)
+            parser.feed(typed)
+            parser.flush()
+            store_typeahead(self._lines.app.input, keys)
+
+    def ignore(self, answers: TerminalAnswers, seconds: float) -> None:
+        """Keep answers of the terminal that come late from what is typed, for so long."""
+        source = self._lines.app.input
+        if sys.platform != "win32" and isinstance(source, Vt100Input):
+            reader = _LateAnswerFilter(source.stdin_reader, answers, time.monotonic() + seconds)
+            source.stdin_reader = cast(PosixStdinReader, reader)
+
     def _call(self, what: Callable[[Application[str]], object]) -> None:
         application, loop = self._application, self._loop
         if application is None or loop is None:
@@ -221,6 +245,25 @@ class Prompt:
             suspend_process_group()
 
         return bindings
+
+
+class _LateAnswerFilter:
+    """Reads what is typed, without what the terminal answers; stands in for another reader."""
+
+    def __init__(self, reader: PosixStdinReader, answers: TerminalAnswers, until: float) -> None:
+        self._reader = reader
+        self._answers = answers
+        self._until = until
+
+    @property
+    def closed(self) -> bool:
+        return self._reader.closed
+
+    def read(self, count: int = 1024) -> str:
+        text = self._reader.read(count)
+        if time.monotonic() > self._until:
+            return self._answers.close() + text
+        return self._answers.feed(text)
 
 
 def _history(path: Path | None) -> History:

@@ -288,6 +288,7 @@ class RequestRunner:
 
     def _use(self, session: Session) -> None:
         self.session = session
+        self.display.transcript.displays.session_dir = session.session_dir
         self.subscription = InboxSubscription(session.emitter, self.display.inbox)
 
     def _send(

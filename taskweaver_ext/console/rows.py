@@ -29,6 +29,8 @@ DIM = "2"
 
 _TAB_WIDTH = 8
 _RESET = "\x1b[0m"
+_MAX_PATH_CHARS = 4096
+_FRAME_LIKE = re.compile("[\\s\u2500-\u25ff\u2800-\u28ff]")
 _COLOR = re.compile("(\x1b\\[[0-9;:]*m)")
 
 
@@ -65,21 +67,42 @@ def framed(
     """Cut a line into rows; the first begins with `first`, those that follow with `rest`.
 
     Both count as one cell per character. Rows are at least a few cells wide, also on a
-    screen too narrow for that. Prose, which has no colours, is cut between words; without a
-    frame a longer word is not cut at all: it may be a path for the user to copy.
+    screen too narrow for that. Prose, which has no colours, is cut between words; a longer word
+    is not cut at all where it has no frame, or is a path: that has rows of its own, without a
+    frame, so that the user can copy it whole.
     """
     content_width = max(4, width - max(len(first), len(rest)))
-    rows = (
-        wrap_words(line, content_width, cuts_words=bool(first))
-        if is_prose
-        else wrap(line, content_width)
-    )
     rest_color = first_color if rest == first else DIM
-    head = painter.paint(first, first_color) + painter.paint(rows[0], color)
-    return [
-        head,
-        *(painter.paint(rest, rest_color) + painter.paint(row, color) for row in rows[1:]),
-    ]
+    rows: list[str] = []
+    for row in _prose(line, content_width, first) if is_prose else wrap(line, content_width):
+        if isinstance(row, UnframedRow):
+            if not rows and first.strip() not in ("", rest.strip()):
+                rows.append(painter.paint(first.rstrip(), first_color))
+            rows.append(row)
+        else:
+            frame = painter.paint(rest, rest_color) if rows else painter.paint(first, first_color)
+            rows.append(frame + painter.paint(row, color))
+    return rows
+
+
+def _prose(line: str, width: int, frame: str) -> list[str]:
+    """Cut prose between words; a path that is too long for a frame gets rows without one."""
+    if not frame:
+        return wrap_words(line, width, cuts_words=False)
+    rows: list[str] = []
+    for row in wrap_words(line, width, cuts_words=False):
+        if cell_width(row) <= width:
+            rows.append(row)
+        elif _is_path(row):
+            rows.append(UnframedRow(row))
+        else:
+            rows += wrap(row, width)
+    return rows
+
+
+def _is_path(word: str) -> bool:
+    """Whether a word is a path, of characters that cannot pass for a frame of ours."""
+    return "/" in word and len(word) <= _MAX_PATH_CHARS and not _FRAME_LIKE.search(word)
 
 
 def wrap(line: str, width: int) -> list[str]:

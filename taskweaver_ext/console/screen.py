@@ -4,7 +4,8 @@ A terminal keeps finished rows in its scrollback; below them a few live rows are
 again and again, each change in one write, nothing erased that stays the same. Every row is
 written with line wrapping off: a character that is wider than we think is cut off at the
 edge and cannot push the rows below it. Only rows without a frame are left to the terminal to
-wrap. Whatever rows are made of, nothing of them but text and plain colours passes here.
+wrap. Whatever rows are made of, nothing of them but text and plain colours passes here; pictures
+that have been checked are written by this module alone, in letters of base64.
 
 Between two updates the cursor waits, hidden, where the live rows begin. Terminals keep it there
 when they are resized, also those that wrap long rows anew, and those that report their new size
@@ -13,16 +14,18 @@ late: however many rows ours have become, they are below the cursor.
 
 from __future__ import annotations
 
+import base64
 import codecs
 import contextlib
 import os
 import select
 import shutil
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Literal, Protocol
 
-from taskweaver_ext.console.rows import NO_LIMIT, UnframedRow
-from taskweaver_ext.text.terminal import row_text
+from taskweaver_ext.console.pictures import InlinePicture, PictureRow
+from taskweaver_ext.console.rows import NO_LIMIT, UnframedRow, cell_width
+from taskweaver_ext.text.terminal import row_text, strip_terminal
 
 _WRAP = "\x1b[?7h"
 _DO_NOT_WRAP = "\x1b[?7l"
@@ -46,6 +49,15 @@ _RECLAIM = (
     f"\x1b[4l{_WRAP}\x1b(B\x0f\x1b[0m{_SHOW_CURSOR}"
 )
 """Undoes what a program can have left of itself."""
+_QUERIES = {
+    "device": "\x1b[>0q\x1b[c",
+    "pictures": "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\"
+    f"\x1b]1337;ReportCellSize\x1b\\\x1b[c\r{_ERASE_REST_OF_LINE}",
+}
+"""Its name; whether it shows pictures, by kitty's protocol or iTerm2's. What it is (`ESC [ c`) is
+asked last: all terminals answer that. What one does not understand and prints is erased."""
+_FORGET_PICTURES = "\x1b_Ga=d,q=2\x1b\\"
+_LETTERS_PER_PIECE = 4096
 _ROWS_PER_WRITE = 1000
 _PLAIN_FRAMES = dict(
     zip("│├╰╭─═•►●▸┊╌⋯…◆⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|+++-=*>*>:-~~*" + "|/-\\" * 2 + "|/", strict=True)
@@ -79,6 +91,11 @@ class TerminalScreen:
         self._live: list[str] = []
         self._live_size = (0, 0)
         """The terminal's size when the live rows were drawn."""
+        self._has_kitty_pictures = False
+
+    def ask(self, what: Literal["device", "pictures"]) -> None:
+        """Ask the terminal something; its answer comes as if it were typed."""
+        self._write(_QUERIES[what])
 
     def size(self) -> tuple[int, int]:
         """Columns and rows that can be used, as they are now.
@@ -96,6 +113,7 @@ class TerminalScreen:
         """Add finished rows, and show `live` below them in place of the live rows before."""
         rows = [_gated(row) for row in finished]
         live = [_gated(row) for row in live]
+        self._has_kitty_pictures |= any(_is_kitty(row) for row in rows)
         size = self.size()
         is_resized = bool(self._live) and size != self._live_size
         if not rows and live == self._live and not is_resized:
@@ -117,7 +135,8 @@ class TerminalScreen:
     def clear(self) -> None:
         """Begin again at the top; the scrollback stays."""
         self._live = []
-        self._write(f"\x1b[H{_ERASE_BELOW}")
+        forgotten = _FORGET_PICTURES if self._has_kitty_pictures else ""
+        self._write(f"\x1b[H{_ERASE_BELOW}{forgotten}")
 
     def reclaim(self) -> None:
         """Put back what a program changed, and begin a row if the cursor is amid one."""
@@ -142,14 +161,51 @@ class TerminalScreen:
 
 def _gated(row: str) -> str:
     """A row of the same kind, without anything that could drive a terminal."""
+    if isinstance(row, PictureRow):
+        return PictureRow.of(row_text(row), row.picture)
     return type(row)(row_text(row))
+
+
+def _is_kitty(row: str) -> bool:
+    return isinstance(row, PictureRow) and row.picture.protocol == "kitty"
 
 
 def _finished(row: str) -> str:
     """A row and its end; one that the terminal wraps is copied as one line."""
     if isinstance(row, UnframedRow):
         return f"{_ERASE_ALL_FROM_HERE}{_WRAP}{row}{_DO_NOT_WRAP}\r\n"
+    if isinstance(row, PictureRow):
+        return _with_picture(row)
     return f"{row}{_ERASE_REST_OF_LINE}\r\n"
+
+
+def _with_picture(row: PictureRow) -> str:
+    """Frames one below the other, then the picture beside them; the cursor ends below."""
+    picture = row.picture
+    frames = f"{row}{_ERASE_REST_OF_LINE}\r\n" * picture.rows
+    right = cell_width(strip_terminal(row))
+    move = f"\x1b[{picture.rows}A\x1b[{right}C" if right else f"\x1b[{picture.rows}A"
+    return f"{frames}{move}\x1b7{_picture(picture)}\x1b8\x1b[{picture.rows}B\r"
+
+
+def _picture(picture: InlinePicture) -> str:
+    """What makes a terminal show a picture at its cursor."""
+    letters = base64.b64encode(picture.content).decode("ascii")
+    place = f"c={picture.columns},r={picture.rows}"
+    if picture.protocol == "iterm2":
+        return (
+            f"\x1b]1337;File=inline=1;size={len(picture.content)};width={picture.columns}"
+            f";height={picture.rows};preserveAspectRatio=1;doNotMoveCursor=1:{letters}\x07"
+        )
+    pieces = [
+        letters[start : start + _LETTERS_PER_PIECE]
+        for start in range(0, len(letters), _LETTERS_PER_PIECE)
+    ]
+    sent = []
+    for number, piece in enumerate(pieces):
+        first = f"a=T,f=100,q=2,C=1,{place}," if number == 0 else ""
+        sent.append(f"\x1b_G{first}m={int(number < len(pieces) - 1)};{piece}\x1b\\")
+    return "".join(sent)
 
 
 class PlainScreen:

@@ -7,6 +7,7 @@ columns instead, which is said, and long cells their ends.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -22,6 +23,7 @@ _LEAST_PROSE = 8
 """A column of prose is not wrapped to fewer cells."""
 _LEAST_DATA = 6
 _MOST_DATA = 40
+_NUMBER = re.compile(r"[+-]?[0-9][0-9,]{0,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,4})?%?")
 _ELIDED: list[Run] = [("", "…")]
 
 
@@ -36,17 +38,41 @@ class Table:
 
 def draw_table(table: Table, width: int, *, has_color: bool, is_data: bool = False) -> list[str]:
     """Draw a table in rows of at most `width` cells, where that is possible at all."""
-    naturals = _widths(table)
     if is_data:
-        naturals = [min(one, _MOST_DATA) for one in naturals]
-        return _draw_data(table, naturals, width, has_color=has_color)
+        return _draw_data(_as_data(table), width, has_color=has_color)
+    naturals = _widths(table)
     widths = _narrowed(naturals, width - len(_GAP) * (len(naturals) - 1))
     if widths is None:
         return _draw_as_lists(table, width, has_color=has_color)
     return _draw(table, widths, has_color=has_color)
 
 
-def _draw_data(table: Table, widths: list[int], width: int, *, has_color: bool) -> list[str]:
+def _as_data(table: Table) -> Table:
+    """Numbers to the right; without a column that only says that others are missing."""
+    columns = [[_said(cell) for cell in column] for column in zip(*table.rows, strict=True)] or [
+        [] for _ in table.heading
+    ]
+    kept = [number for number, cells in enumerate(columns) if not cells or {*cells} - {"..."}]
+    return Table(
+        [table.heading[number] for number in kept],
+        [[row[number] for number in kept] for row in table.rows],
+        [
+            "right" if any(map(_is_number, columns[number])) else table.alignments[number]
+            for number in kept
+        ],
+    )
+
+
+def _said(cell: Cell) -> str:
+    return "".join(text for _, text in cell).strip()
+
+
+def _is_number(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None
+
+
+def _draw_data(table: Table, width: int, *, has_color: bool) -> list[str]:
+    widths = [min(one, _MOST_DATA) for one in _widths(table)]
     shown = _columns_that_fit(widths, width)
     count = len(widths)
     if len(shown) == count:
@@ -60,7 +86,8 @@ def _draw_data(table: Table, widths: list[int], width: int, *, has_color: bool) 
     )
     chosen = [1 if one is None else min(widths[one], max(_LEAST_DATA, width)) for one in picked]
     rows = _draw(_clipped(fitted, chosen), chosen, has_color=has_color)
-    note = f"({count - len(shown)} of {count} columns are not shown)"
+    has_index = not _said(table.heading[0])
+    note = f"… {len(shown) - has_index} of {count - has_index} columns are shown"
     return [*rows, painted([(DIM, note)], has_color=has_color)]
 
 

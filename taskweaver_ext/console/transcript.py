@@ -22,8 +22,10 @@ from taskweaver_ext.console.output_block import (
     HiddenLines,
     OutputBlock,
 )
+from taskweaver_ext.console.pictures import MAX_ROWS, PictureDrawer
 from taskweaver_ext.console.plan_filter import PlanFilter
 from taskweaver_ext.console.post_view import PostView
+from taskweaver_ext.console.rich_display import DisplayView
 from taskweaver_ext.console.rows import DIM, YELLOW, Painter, UnframedRow, clip, framed
 from taskweaver_ext.conversation import PostId, RoundId
 from taskweaver_ext.events.types import (
@@ -84,6 +86,8 @@ class Transcript(SessionEventHandlerBase):
         """What rows are coloured with."""
         self.markdown = MarkdownUse()
         """What is drawn as Markdown from now on."""
+        self.displays = DisplayView(painter, PictureDrawer())
+        """Draws what code displays."""
         self._expandable: deque[OutputBlock] = deque()
         """Outputs that may have been collapsed, oldest first."""
         self._width = width
@@ -108,6 +112,7 @@ class Transcript(SessionEventHandlerBase):
         """Draw for another size from now on."""
         self._width = width
         self._height = height
+        self.displays.height = min(MAX_ROWS, max(2, height - 6))
         for post in self._posts.values():
             post.resize(width)
 
@@ -135,6 +140,7 @@ class Transcript(SessionEventHandlerBase):
                 self.painter,
                 self._new_open_output,
                 self._plans,
+                self.displays,
                 None if self._on_answer else self._new_answer,
             )
         post = self._posts.get(post_id)
@@ -285,8 +291,12 @@ class Transcript(SessionEventHandlerBase):
         if self._on_answer is not None:
             self._on_answer(answer)
         else:
-            view = self._new_answer(self._width)
-            self.rows += [*view.feed(answer), *view.close()]
+            self.show_answer(answer, is_markdown=self.markdown.agent)
+
+    def show_answer(self, answer: str, *, is_markdown: bool = True) -> None:
+        """Show a whole answer."""
+        view = AnswerView(self._width, self.painter, is_markdown=is_markdown)
+        self.rows += [*view.feed(answer), *view.close()]
 
     def _new_answer(self, width: int) -> AnswerView:
         return AnswerView(width, self.painter, is_markdown=self.markdown.agent)

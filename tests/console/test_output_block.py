@@ -224,11 +224,11 @@ def test_open_lines_can_be_replaced_and_cleared_until_they_are_final() -> None:
     block = OutputBlock(40, PLAIN, open_lines=3)
 
     rows = [*block.add("stdout", "0 %", "bar"), *block.feed("stdout", "a\n")]
-    rows += block.update("bar", "50 %")
+    rows += block.update("bar", ["50 %"])
     assert (rows, block.live_rows(10)) == ([], [" │   50 %", " │   a"])
 
     assert block.feed("stdout", "b\nc\n") == [" │   50 %"]
-    assert block.update("bar", "100 %") == [" │   a"]
+    assert block.update("bar", ["100 %"]) == [" │   a"]
     assert block.live_rows(10) == [" │   b", " │   c", " │   100 %"]
 
     block.clear(wait=True)

@@ -63,7 +63,18 @@ def test_a_path_without_a_frame_stays_whole() -> None:
         return framed("in /a/long/path now", 9, painter, first=first, rest=first, is_prose=True)
 
     assert rows("") == ["in", "/a/long/path", "now"]
-    assert rows("| ") == ["| in", "| /a/long", "| /path", "| now"]
+    assert rows("| ") == ["| in", "/a/long/path", "| now"]
+    assert framed("in /a/long/path", 9, Painter(False), first="| ", is_prose=True)[1:] == [
+        "/a/long/path"
+    ]
+
+
+def test_a_word_that_could_pass_for_a_frame_is_cut_in_its_own() -> None:
+    word = "/a" + "\u2800" * 20 + "╰──●" + "\u2800" * 20
+
+    rows = framed(word, 19, Painter(has_color=False), first="| ", rest="| ", is_prose=True)
+
+    assert all(row.startswith("| ") and len(row) <= 19 for row in rows)
 
 
 def test_tabs_become_spaces() -> None:

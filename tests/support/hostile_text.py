@@ -15,7 +15,8 @@ EVIL = (
 _PLAIN = re.compile("[^\x00-\x08\x0b-\x1f\x7f-\x9f]*")
 _COLORS = re.compile("\x1b\\[[0-9;:]*m")
 _OF_A_CHAT = re.compile(
-    "\x1b\\[(?:\\?(?:7|25|12|2026|2004|1)[hl]|[0-9]*[ABCDGKJPX]|[0-9;]*H|6n|0?K|>4;[0-9]m|[0-9] q)"
+    "\x1b\\[(?:>0q|c|\\?(?:7|25|12|2026|2004|1)[hl]"
+    "|[0-9]*[ABCDGKJPX]|[0-9;]*H|6n|0?K|>4;[0-9]m|[0-9] q)"
 )
 """How our rows and the prompt move the cursor; no hostile text above asks for just these."""
 
