@@ -305,7 +305,11 @@ class TaskWeaverApp(Closeable):
             parts = self._injector.get(SessionParts)
             if approval is None:
                 interpreter = self.config.code_interpreter
-                approval = Approval(interpreter.approval, always_allowed=interpreter.always_allowed)
+                approval = Approval(
+                    interpreter.approval,
+                    scope=interpreter.approval_scope,
+                    always_allowed=interpreter.always_allowed,
+                )
             session = Session(
                 session_id or _new_session_id(), parts, approval=approval, on_end=self._forget
             )

@@ -389,7 +389,8 @@ def write_settings(folder: Path, **settings: str) -> None:
 def test_settings_choose_the_reply_form_and_what_asks_first(tmp_path: Path) -> None:
     settings = {
         "code_interpreter.reply_form": "channels",
-        "code_interpreter.approval": "deny",
+        "code_interpreter.approval": "ask",
+        "code_interpreter.approval_scope": "all",
         "code_interpreter.always_allowed": ["ls *"],
     }
 
@@ -397,5 +398,5 @@ def test_settings_choose_the_reply_form_and_what_asks_first(tmp_path: Path) -> N
         approval = app.get_session().approval
 
     assert app.config.code_interpreter.reply_form == "channels"
-    assert approval.mode == "deny"
-    assert tuple(approval.always_allowed) == ("ls *",)
+    assert approval.rules.level == "ask all"
+    assert approval.rules.patterns == ("ls *",)

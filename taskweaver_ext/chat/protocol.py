@@ -15,9 +15,17 @@ yours to choose, and every reply to the command carries it; it may be left out.
     interrupt           kill=false                  stop what runs; `kill` gives up its variables
     answer              question_id, outcome, text="" answer a `session_question` event
     share               blocks=[texts]              what goes to the agent with the next message
-    share_runs          enabled                     whether what `run_code` does goes there too
+    set_auto_send       value                       what `run_code` does goes there, too: off, next
+                                                    (with the next message), on (at once; the agent
+                                                    reacts in a round of its own)
+    drop                block or round_id           take code, by its number, or a request out of
+                                                    what the agent knows
+    forget                                          take all out of what the agent knows
     update_session_var  variables={name: text}      what plugins read; takes time
-    set_approval        mode, scope="shell"         what the agent may run: ask, auto, deny
+    set_approval        mode, scope="shell"         what the agent may run: ask, auto, deny; may
+                                                    settle an open question
+    allow               pattern                     shell commands that run without asking
+    forget_allowed      allowed=null                ask again about a pattern or kind, or about all
     stop                                            kill what runs and end the session; takes time
 
 Replies. The last reply to a command is `refused`, with a sentence in `reason`, or `done`, with an
@@ -48,9 +56,9 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_type_hints
 
-from taskweaver_ext.approval import ApprovalScope
 from taskweaver_ext.config.data_files import DataFileError, parse_json
-from taskweaver_ext.config.settings import ApprovalMode
+from taskweaver_ext.config.settings import ApprovalMode, ApprovalScope, AutoSend
+from taskweaver_ext.conversation import RoundId
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.events.types import QuestionId, QuestionOutcome
 from taskweaver_ext.text.json_lines import json_line
@@ -108,10 +116,24 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareRuns:
-    """Say whether what a person runs goes to the agent with the next message."""
+class SetAutoSend:
+    """Say whether what a person runs goes to the agent."""
 
-    enabled: bool
+    value: AutoSend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """Take one code block, or one request, out of what the agent knows."""
+
+    block: int | None = None
+    """The number of a code block."""
+    round_id: RoundId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forget:
+    """Let the agent know nothing of what was said so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +152,20 @@ class SetApproval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Allow:
+    """Let shell commands of the agent run without asking."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetAllowed:
+    """Ask again about what was allowed."""
+
+    allowed: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
     """Kill what runs and end the session."""
 
@@ -140,9 +176,13 @@ Command: TypeAlias = (
     | Interrupt
     | Answer
     | Share
-    | ShareRuns
+    | SetAutoSend
+    | Drop
+    | Forget
     | UpdateSessionVar
     | SetApproval
+    | Allow
+    | ForgetAllowed
     | Stop
 )
 COMMANDS: Mapping[str, type[Command]] = {
@@ -151,9 +191,13 @@ COMMANDS: Mapping[str, type[Command]] = {
     "interrupt": Interrupt,
     "answer": Answer,
     "share": Share,
-    "share_runs": ShareRuns,
+    "set_auto_send": SetAutoSend,
+    "drop": Drop,
+    "forget": Forget,
     "update_session_var": UpdateSessionVar,
     "set_approval": SetApproval,
+    "allow": Allow,
+    "forget_allowed": ForgetAllowed,
     "stop": Stop,
 }
 

@@ -34,9 +34,9 @@ COMMANDS = {
     "markdown": "[agent|python|shell] [on|off]|NUMBER  draw what comes, or a block, as Markdown",
     "history": "show what was typed",
     "artifacts": "show the files that were made",
-    "auto": "[on|off]  tell the agent what `>` and `!` lines do",
-    "approve": "[ask|auto|deny] [PATTERN...]  what code of the agent may run",
-    "context": "[clear]  show or empty what the agent was told",
+    "auto": "[on|next|off]  have the agent react to what you run, or tell it later",
+    "approve": "[ask shell|ask all|deny|auto]  what the agent may run; allow, forget PATTERN",
+    "context": "[drop NUMBER|clear]  show what the agent knows, or take it out",
     "demo": "watch a scripted model plan, write code and run it",
 }
 
@@ -92,11 +92,19 @@ def is_complete(line: str, mode: Mode) -> bool:
     """Whether Enter sends the line; else it begins another one."""
     request = parse_request(line, mode)
     if request.kind == "python":
-        last_line = line.rpartition("\n")[2]
-        # A block goes on until an empty line ends it.
-        is_in_block = "\n" in line and last_line.startswith((" ", "\t")) and last_line.strip()
-        return not is_in_block and _compiles(request.text)
+        return not _is_in_block(line) and _compiles(request.text)
     return request.kind not in ("shell", "terminal", "agent") or not line.endswith("\\")
+
+
+def is_complete_python(code: str) -> bool:
+    """Whether Enter runs code that is being edited; else it begins another line."""
+    return not _is_in_block(code) and _compiles(code)
+
+
+def _is_in_block(text: str) -> bool:
+    """Whether the last line belongs to a block, which goes on until an empty line ends it."""
+    last_line = text.rpartition("\n")[2]
+    return "\n" in text and last_line.startswith((" ", "\t")) and bool(last_line.strip())
 
 
 def _compiles(code: str) -> bool:

@@ -56,10 +56,18 @@ def begin(session: Session, command: Command) -> Outcome | Begun:
             session.answer(command.question_id, command.outcome, command.text)
         case protocol.Share():
             session.share(command.blocks)
-        case protocol.ShareRuns():
-            session.shares_runs = command.enabled
+        case protocol.SetAutoSend():
+            session.settings.set_auto_send(command.value)
+        case protocol.Drop():
+            _drop(session, command)
+        case protocol.Forget():
+            session.forget()
         case protocol.SetApproval():
-            session.approval.mode, session.approval.scope = command.mode, command.scope
+            session.settings.set_approval(command.mode, command.scope)
+        case protocol.Allow():
+            session.settings.allow(command.pattern)
+        case protocol.ForgetAllowed():
+            session.settings.forget_allowed(command.allowed)
         case _:
             assert_never(command)
     return {}
@@ -70,6 +78,13 @@ def has_failed(outcome: Outcome) -> bool:
     state = outcome.get("state", "finished")
     is_done = outcome.get("is_done", state == "finished")
     return not is_done and state != "cancelled"
+
+
+def _drop(session: Session, command: protocol.Drop) -> None:
+    if command.block is not None:
+        session.drop(session.code_blocks.get(command.block).post_id)
+    if command.round_id is not None:
+        session.drop_round(command.round_id)
 
 
 def _done(do: Callable[[], None]) -> Outcome:

@@ -54,7 +54,7 @@ def answer_request(
         runner.start(signals.pass_to, resume)
         stack.callback(runner.close)
         runner.files += [path.absolute() for path in files]
-        runner.session.approval.mode = approve
+        runner.session.settings.set_approval(approve)
         chat_round = runner.ask_agent(text)
         runner.say_how_to_resume()
     _show(answers)

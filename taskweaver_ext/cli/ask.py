@@ -25,10 +25,11 @@ from taskweaver_ext.config.settings import ApprovalMode
 @kernel_option
 @click.option(
     "--approve",
-    type=click.Choice(["auto", "deny"]),
-    default="deny",
+    type=click.Choice(["ask", "auto", "deny"]),
+    default="ask",
     show_default=True,
-    help="Whether shell code of the agent may run.",
+    help="What the agent may run. ask: what would need a person's word, such as shell code on this"
+    " machine, is refused, since nobody is there to give it; auto: all of it; deny: nothing.",
 )
 @click.option("--resume", metavar="ID", help="Ask in a session that was there before.")
 @click.option("--json", "as_json", is_flag=True, help="Write what happens as JSON, a line each.")

@@ -57,7 +57,7 @@ def ask_as_json(
         _session(project, kernel, resume, UNWATCHED) as (session, signals, sessions),
         _reading(source, output) as reader,
     ):
-        session.approval.mode = approve
+        session.settings.set_approval(approve)
         writer = LineWriter(session.emitter, output, on_failure=lambda: stop(0))
 
         def stop(_signal_number: int) -> None:

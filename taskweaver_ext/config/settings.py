@@ -33,6 +33,8 @@ _Section = TypeVar("_Section")
 ReplyForm: TypeAlias = Literal["json", "channels"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 ApprovalMode: TypeAlias = Literal["ask", "auto", "deny"]
+ApprovalScope: TypeAlias = Literal["shell", "all"]
+AutoSend: TypeAlias = Literal["off", "next", "on"]
 
 _BLOCKED_FUNCTIONS = (
     "eval exec execfile compile raw_input reload __import__ getattr setattr delattr vars globals"
@@ -147,6 +149,9 @@ class SessionConfig:
 
     roles: tuple[str, ...] = ("planner", "code_interpreter")
     max_internal_chat_round_num: int = field(default=10, metadata={"at_least": 1})
+    auto_send: AutoSend = "off"
+    """Whether what a person runs goes to the agent: not at all, with the next message, or at once,
+    so that it reacts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,9 +196,11 @@ class CodeInterpreterConfig:
     reply_form: ReplyForm = "json"
     """How the model replies: in TaskWeaver's JSON, or in channels."""
     approval: ApprovalMode = "ask"
-    """Whether shell that a model writes asks first, runs, or is refused."""
+    """Whether code that a model writes asks first, runs, or is refused."""
+    approval_scope: ApprovalScope = "shell"
+    """What asks first: what cannot be verified and is not contained, or all code."""
     always_allowed: tuple[str, ...] = ()
-    """Patterns of commands that run without asking."""
+    """Patterns of shell commands that run without asking."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, cast, get_args
+from typing import Protocol
 
 from taskweaver_ext.chat.requests import COMMANDS, MODES, Mode, Request
 from taskweaver_ext.chat.session_table import session_table
 from taskweaver_ext.chat.terminal_programs import advise_on_terminal
-from taskweaver_ext.config.settings import ApprovalMode
+from taskweaver_ext.console.command_words import UsageError, words_of
+from taskweaver_ext.console.decision_commands import DecisionCommands
 from taskweaver_ext.console.markdown_command import USAGE as MARKDOWN_USAGE
 from taskweaver_ext.console.markdown_command import redraw_as_markdown, set_markdown
 from taskweaver_ext.console.request_runner import RequestRunner
@@ -41,10 +41,6 @@ class InputState(Protocol):
         """What was typed, oldest first."""
 
 
-class UsageError(Exception):
-    """A command was called in a way that makes no sense; the message says how it is meant."""
-
-
 class Commands:
     """Does what the lines of one chat ask for, on the thread that owns the terminal."""
 
@@ -52,6 +48,7 @@ class Commands:
         self._runner = runner
         self._input = input_state
         self._say = runner.display.say
+        self._decisions = DecisionCommands(runner)
         self._actions: dict[str, Callable[[str], None]] = {
             "help": lambda _: self._say(_help_text()),
             "clear": lambda _: runner.display.clear_screen(),
@@ -69,10 +66,8 @@ class Commands:
             "markdown": self._markdown,
             "history": self._history,
             "artifacts": self._artifacts,
-            "auto": self._auto,
-            "approve": self._approve,
-            "context": self._context,
             "demo": lambda _: runner.play_demo(),
+            **self._decisions.actions,
         }
 
     def do(self, request: Request) -> bool:
@@ -163,7 +158,7 @@ class Commands:
         self._runner.offer_variables()
 
     def _load(self, arguments: str) -> None:
-        paths = [Path(word).expanduser().absolute() for word in _words(arguments)]
+        paths = [Path(word).expanduser().absolute() for word in words_of(arguments)]
         if not paths:
             raise UsageError("/load FILE... gives files to the session.")
         for path in paths:
@@ -173,7 +168,7 @@ class Commands:
         self._say(f"{len(paths)} file(s) will go with your next request.")
 
     def _save(self, arguments: str) -> None:
-        words = _words(arguments)
+        words = words_of(arguments)
         if len(words) > 1:
             raise UsageError("/save [FILE] takes one file; put quotes around a name with spaces.")
         folder = self._runner.session.session_dir
@@ -185,7 +180,7 @@ class Commands:
         self._say(f"Saved {len(rounds)} round(s) to {path.absolute()}")
 
     def _export(self, arguments: str) -> None:
-        words = _words(arguments)
+        words = words_of(arguments)
         names = [word for word in words if word != "--force"]
         if len(names) != 1:
             raise UsageError(
@@ -196,13 +191,13 @@ class Commands:
         self._say("\n".join([f"Exported to {done.path.absolute()}", *done.notes]))
 
     def _snapshot(self, arguments: str) -> None:
-        words = _words(arguments)
+        words = words_of(arguments)
         if len(words) > 1:
             raise UsageError("/snapshot [FILE] takes one file; put quotes around its spaces.")
         self._runner.snapshot(Path(words[0]).expanduser() if words else None)
 
     def _restore(self, arguments: str) -> None:
-        words = _words(arguments)
+        words = words_of(arguments)
         paths = [Path(word).expanduser() for word in words if word != "--trust"]
         if len(paths) > 1:
             raise UsageError("/restore [--trust] [FILE] takes one file.")
@@ -214,8 +209,7 @@ class Commands:
             ("session", runner.session.session_id),
             *runner.source.describe(runner.session),
             ("mode", self._input.mode),
-            ("auto", "on" if runner.session.shares_runs else "off"),
-            ("approve", runner.session.approval.mode),
+            *self._decisions.describe(),
         ]
         width = max(len(name) for name, _ in details)
         lines = [f"{name:<{width}}  {value}" for name, value in details]
@@ -253,53 +247,6 @@ class Commands:
                     f"{path.stat().st_size:>12,}  {path.relative_to(place)}" for path in files
                 ]
         self._say("\n".join(lines) or "No files have been made yet.")
-
-    def _auto(self, arguments: str) -> None:
-        if arguments not in ("", "on", "off"):
-            raise UsageError("/auto on|off: tell the agent what `>` and `!` lines do.")
-        if arguments:
-            self._runner.session.shares_runs = arguments == "on"
-        state = "told to the agent" if self._runner.session.shares_runs else "not told to the agent"
-        self._say(f"What you run yourself is {state}.")
-
-    def _approve(self, arguments: str) -> None:
-        approval = self._runner.session.approval
-        mode, *patterns = _words(arguments) or [approval.mode]
-        if mode not in get_args(ApprovalMode):
-            raise UsageError("/approve ask|auto|deny [PATTERN...]; patterns are always allowed.")
-        approval.mode = cast(ApprovalMode, mode)
-        approval.scope = "all" if arguments and mode == "ask" else approval.scope
-        approval.always_allowed += patterns
-        allowed = f" Always allowed: {', '.join(approval.always_allowed)}"
-        kind = "code" if approval.scope == "all" else "shell code"
-        what = {
-            "ask": f"You are asked before {kind} of the agent runs.",
-            "auto": "Code of the agent runs without asking.",
-            "deny": "Code of the agent that would need approval does not run.",
-        }[mode]
-        self._say(what + (allowed if approval.always_allowed else ""))
-
-    def _context(self, arguments: str) -> None:
-        if arguments not in ("", "clear"):
-            raise UsageError("/context [clear]: show or empty what the agent was told.")
-        session = self._runner.session
-        if arguments == "clear":
-            session.forget()
-            self._say("The agent has forgotten what was said. Variables and files are still there.")
-            return
-        said = len(session.memory.rounds)
-        waiting = "\n".join(f" ◆ {block}" for block in session.context_blocks)
-        self._say(
-            f"The agent remembers {said} request(s) of this session."
-            + (f"\nWith your next one it is told:\n{waiting}" if waiting else "")
-        )
-
-
-def _words(arguments: str) -> list[str]:
-    try:
-        return shlex.split(arguments)
-    except ValueError as error:
-        raise UsageError(f"{arguments}: {error}.") from error
 
 
 def _help_text() -> str:

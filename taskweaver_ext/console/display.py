@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
@@ -30,7 +30,13 @@ from taskweaver_ext.console.inbox import (
 from taskweaver_ext.console.prompt import Prompt, QuestionRefusedError
 from taskweaver_ext.console.screen import Screen
 from taskweaver_ext.console.transcript import Transcript
-from taskweaver_ext.events.types import PostEventType, TaskWeaverEvent
+from taskweaver_ext.events.types import (
+    AnsweredExtra,
+    PostEventType,
+    QuestionId,
+    SessionEventType,
+    TaskWeaverEvent,
+)
 
 MAX_UPDATES_PER_SECOND = 30
 _UPDATE_SECONDS = 1 / MAX_UPDATES_PER_SECOND
@@ -69,6 +75,8 @@ class Display:
         self._asked: Question | None = None
         self._is_expanding = False
         self._questions: list[Question] = []
+        self._answered: set[QuestionId] = set()
+        """What the session need not be told any more."""
 
     def run(self, do: Callable[[], T], on_question_refused: Callable[[], None]) -> T:
         """Do something on another thread and show what happens meanwhile.
@@ -218,6 +226,7 @@ class Display:
                 self.transcript.handle(item)
                 if _ends_execution(item):
                     self._withdraw_question()
+                self._note_answer(item)
             case ApprovalRequest():
                 self.transcript.show_approval(item)
             case Question():
@@ -237,7 +246,7 @@ class Display:
 
     def _ask(self, question: Question, on_refused: Callable[[], None]) -> None:
         assert self._prompt is not None
-        self._asked = question
+        self._asked = None if question.question_id in self._answered else question
         began = time.monotonic()
         answer = None
         try:
@@ -247,11 +256,20 @@ class Display:
         except EOFError:
             pass
         except QuestionRefusedError:
-            on_refused()
+            if not question.is_optional:
+                on_refused()
         finally:
             self._asked = None
             self._began += time.monotonic() - began
             question.answer.put(answer)
+
+    def _note_answer(self, event: TaskWeaverEvent) -> None:
+        """Do not go on asking what was answered elsewhere."""
+        if event.t is SessionEventType.session_answered:
+            question_id = cast(AnsweredExtra, event.extra)["question_id"]
+            self._answered.add(question_id)
+            if self._asked is not None and self._asked.question_id == question_id:
+                self._withdraw_question(is_over=True)
 
     def _withdraw_question(self, *, is_over: bool = False) -> None:
         question = self._asked

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.events.emitter import SessionEventEmitter
-from taskweaver_ext.events.types import SessionEventHandler, TaskWeaverEvent
+from taskweaver_ext.events.types import QuestionId, SessionEventHandler, TaskWeaverEvent
 
 StopStage: TypeAlias = Literal["stopping", "killing"]
 
@@ -33,6 +33,10 @@ class Question:
     """Set when the answer is code, which may have many lines."""
     is_from_code: bool = False
     """Asked by running code: moot once the code has ended."""
+    question_id: QuestionId = ""
+    """Of the session's question that it is about: moot once that is answered."""
+    is_optional: bool = False
+    """Whether Ctrl-C means no answer, instead of stopping what asks."""
     answer: queue.SimpleQueue[str | None] = field(default_factory=queue.SimpleQueue)
     """None: it was withdrawn, or the person pressed Ctrl-C."""
 

@@ -44,6 +44,7 @@ from taskweaver_ext.console.text_block import TextBlock
 from taskweaver_ext.conversation import UNKNOWN_ROLE, AttachmentId, AttachmentType, RoleName
 from taskweaver_ext.events.types import AttachmentExtra, CodeExecExtra
 from taskweaver_ext.roles.base.role import USER
+from taskweaver_ext.roles.code_interpreter.result_text import REFUSED
 from taskweaver_ext.text.terminal import message_text
 
 _GOES_ON = "InProcess"
@@ -205,7 +206,7 @@ class PostView:
         """Say why the user has to decide about the code, which is to be seen in full above."""
         self._finish_open()
         is_seen = self._code.strip() == request.code.strip()
-        why = f"This runs only if you allow it. {request.reason}"
+        why = " ".join(["This runs only if you allow it.", *request.reasons])
         self.item("approval", why if is_seen else f"{why}\n{request.code}", color=YELLOW)
 
     def say(self, text: str) -> None:
@@ -389,7 +390,8 @@ class PostView:
                 self._finish_open()
                 self._verdict = text.strip()
                 return
-        self.item(kind.value, text, color=GREEN if is_good else RED)
+        color = YELLOW if text.strip() == REFUSED else GREEN if is_good else RED
+        self.item(kind.value, text, color=color)
 
     def _show_text(self, kind: AttachmentType, text: str, extra: AttachmentExtra) -> None:
         if text and self._open_key != extra["id"]:

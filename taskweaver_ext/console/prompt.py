@@ -23,7 +23,13 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.lexers import DynamicLexer, Lexer, PygmentsLexer
 from prompt_toolkit.output import ColorDepth
 
-from taskweaver_ext.chat.requests import Mode, is_complete, parse_request, prefix_width
+from taskweaver_ext.chat.requests import (
+    Mode,
+    is_complete,
+    is_complete_python,
+    parse_request,
+    prefix_width,
+)
 from taskweaver_ext.console.inbox import Question
 from taskweaver_ext.console.offered_completions import OfferedCompletions
 from taskweaver_ext.console.rows import OUTPUT, Painter
@@ -104,9 +110,13 @@ class Prompt:
             EOFError: Ctrl-D, or a call of `withdraw` or `leave`.
             QuestionRefusedError: Ctrl-C.
         """
+        if question.language:
+            bindings = self._code_bindings(question.language)
+        else:
+            bindings = self._question_bindings(gives_up_at_once=question.is_optional)
         lines: PromptSession[str] = PromptSession(
             history=InMemoryHistory(),
-            key_bindings=self._question_bindings(),
+            key_bindings=bindings,
             multiline=bool(question.language),
             color_depth=None if self._painter.has_color else ColorDepth.DEPTH_1_BIT,
         )
@@ -211,31 +221,28 @@ class Prompt:
     def _line_bindings(self) -> KeyBindings:
         bindings = self._question_bindings()
 
-        @bindings.add("c-m", filter=~is_searching)
-        @bindings.add("c-j", filter=~is_searching)
-        def _(event: KeyPressEvent) -> None:
-            buffer = event.current_buffer
-            if buffer.complete_state and buffer.complete_state.current_completion:
-                buffer.complete_state = None
-            elif buffer.document.is_cursor_at_the_end and not is_complete(buffer.text, self.mode):
-                buffer.insert_text("\n" + _indent_after(buffer.document.current_line))
-            else:
-                buffer.validate_and_handle()
-
-        @bindings.add("escape", "c-m")
-        @bindings.add("escape", "c-j")
-        def _(event: KeyPressEvent) -> None:
-            event.current_buffer.insert_text("\n")
-
+        _add_keys_for_lines(bindings, lambda text: is_complete(text, self.mode))
         return bindings
 
-    def _question_bindings(self) -> KeyBindings:
+    def _code_bindings(self, language: str) -> KeyBindings:
+        """Keys as where requests are typed, for code that is edited before it runs."""
+        bindings = self._question_bindings(gives_up_at_once=True)
+        is_python = language == "python"
+        _add_keys_for_lines(bindings, lambda text: not is_python or is_complete_python(text))
+        return bindings
+
+    def _question_bindings(self, *, gives_up_at_once: bool = False) -> KeyBindings:
+        """Keys of every prompt.
+
+        Args:
+            gives_up_at_once: Whether Ctrl-C leaves what is there as it was, instead of emptying it.
+        """
         bindings = KeyBindings()
 
         @bindings.add("c-c")
         @bindings.add("<sigint>")
         def _(event: KeyPressEvent) -> None:
-            if event.current_buffer.text:
+            if event.current_buffer.text and not gives_up_at_once:
                 event.current_buffer.reset()
             else:
                 event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
@@ -264,6 +271,26 @@ class _LateAnswerFilter:
         if time.monotonic() > self._until:
             return self._answers.close() + text
         return self._answers.feed(text)
+
+
+def _add_keys_for_lines(bindings: KeyBindings, is_complete_text: Callable[[str], bool]) -> None:
+    """Let Enter send what is complete and else begin another line, as Alt-Enter always does."""
+
+    @bindings.add("c-m", filter=~is_searching)
+    @bindings.add("c-j", filter=~is_searching)
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.complete_state and buffer.complete_state.current_completion:
+            buffer.complete_state = None
+        elif buffer.document.is_cursor_at_the_end and not is_complete_text(buffer.text):
+            buffer.insert_text("\n" + _indent_after(buffer.document.current_line))
+        else:
+            buffer.validate_and_handle()
+
+    @bindings.add("escape", "c-m")
+    @bindings.add("escape", "c-j")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
 
 
 def _history(path: Path | None) -> History:

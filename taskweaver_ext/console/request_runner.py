@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from taskweaver_ext.approval import ApprovalAnswer, ApprovalRequest
 from taskweaver_ext.ces.execution.executor import OnInput
 from taskweaver_ext.ces.execution.results import ExecutionResult
 from taskweaver_ext.ces.sessions.snapshot_file import VARIABLES_FILE
 from taskweaver_ext.chat.project_sessions import ProjectSessions
+from taskweaver_ext.console.approval_dialog import ApprovalDialog
 from taskweaver_ext.console.display import Display
-from taskweaver_ext.console.inbox import InboxSubscription, Question
+from taskweaver_ext.console.inbox import InboxSubscription
 from taskweaver_ext.console.past_conversation import show_end_of
 from taskweaver_ext.console.rows import DIM, RED, YELLOW
 from taskweaver_ext.console.terminal_jobs import CONTINUE, TerminalJobs
@@ -121,9 +121,7 @@ class RequestRunner:
         try:
             return self._send(self.session, self.subscription, request, files)
         finally:
-            usage = self.session.usage
-            if usage.round.total_tokens:
-                self.display.say(f"({usage.describe_round()})", color=DIM)
+            self._say_usage()
 
     def run_code(self, language: str, code: str) -> ExecutionResult:
         """Run code of the person, and show what it does."""
@@ -138,8 +136,8 @@ class RequestRunner:
             return result
         for path in result.full_output_paths.values():
             self.display.say(f"[Whole output] {path}", color=DIM)
-        if session.shares_runs:
-            self.display.say(" ◆ in the agent's context (/context)", color=DIM)
+        if session.settings.auto_send == "on":
+            self._say_usage()
         return result
 
     def run_in_terminal(self, command: str) -> ExecutionResult:
@@ -162,6 +160,11 @@ class RequestRunner:
                 return self.session.run_in_terminal(title, use)
         finally:
             display.show_waiting()
+
+    def _say_usage(self) -> None:
+        usage = self.session.usage
+        if usage.round.total_tokens:
+            self.display.say(f"({usage.describe_round()})", color=DIM)
 
     def snapshot(self, path: Path | None) -> None:
         """Save the variables of the session; its notice says which."""
@@ -230,8 +233,7 @@ class RequestRunner:
                 return
             self.display.say("[Demo] The model is a script; roles, kernel and output are real.")
             self.display.say(f"You ▸ {DEMO_REQUEST}")
-            subscription = InboxSubscription(demo.emitter, self.display.inbox)
-            self._send(demo, subscription, DEMO_REQUEST, [])
+            self._send(demo, self._listen_to(demo), DEMO_REQUEST, [])
         finally:
             for one in demo.rounds:  # it has been seen, and is not to pass for a model's work
                 one.user_query = f"[Demo] {one.user_query}"
@@ -260,10 +262,6 @@ class RequestRunner:
             raise SessionError(f"This is session {old.session_id!r} already.")
         self._use(new)
         self._on_execution_thread(old.stop)
-        self.session.shares_runs = old.shares_runs
-        approval, before = self.session.approval, old.approval
-        approval.mode, approval.scope = before.mode, before.scope
-        approval.always_allowed = before.always_allowed
         self.files.clear()
         self.demo_folders.clear()
 
@@ -289,7 +287,13 @@ class RequestRunner:
     def _use(self, session: Session) -> None:
         self.session = session
         self.display.transcript.displays.session_dir = session.session_dir
-        self.subscription = InboxSubscription(session.emitter, self.display.inbox)
+        self.subscription = self._listen_to(session)
+
+    def _listen_to(self, session: Session) -> InboxSubscription:
+        """Show what a session does, and answer what it asks."""
+        if self._can_ask:
+            session.approval.ask = ApprovalDialog(self.display, session.questions.is_open).ask
+        return InboxSubscription(session.emitter, self.display.inbox)
 
     def _send(
         self,
@@ -298,8 +302,6 @@ class RequestRunner:
         message: str,
         files: list[dict[str, str]],
     ) -> Round:
-        session.approval.ask = self._ask_approval if self._can_ask else None
-
         def send() -> Round:
             with subscription.open():
                 return session.send_message(message, files=files or None, on_input=self._on_input)
@@ -348,22 +350,3 @@ class RequestRunner:
                 "It has not ended yet. Ctrl-C again kills it, and variables are lost.",
                 color=YELLOW,
             )
-
-    def _ask_approval(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """Let the person decide about code; called on the execution thread."""
-        self.display.show_approval(request)
-        answer = self.display.answer_for(Question("Run it? [y]es, [n]o, [e]dit: "))
-        match (answer or "n").strip().lower():
-            case "y" | "yes":
-                return ApprovalAnswer(True)
-            case "e" | "edit":
-                edited = self.display.answer_for(
-                    Question(
-                        "Edit; Alt-Enter runs it:\n",
-                        default=request.code,
-                        language=request.language,
-                    )
-                )
-                return ApprovalAnswer(edited is not None, code=edited)
-            case _:
-                return ApprovalAnswer(False, reason="The user does not want this code to run.")

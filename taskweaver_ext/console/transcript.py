@@ -31,6 +31,7 @@ from taskweaver_ext.conversation import PostId, RoundId
 from taskweaver_ext.events.types import (
     AttachmentExtra,
     CodeExecExtra,
+    ContextExtra,
     EventExtra,
     ExecutionEventExtra,
     ExecutionOutputExtra,
@@ -102,6 +103,8 @@ class Transcript(SessionEventHandlerBase):
         self._plans = PlanFilter()
         self._failure = ""
         self._output_count = 0
+        self._shared: set[PostId] = set()
+        """The runs that go to the agent with the next message."""
 
     @property
     def width(self) -> int:
@@ -177,8 +180,17 @@ class Transcript(SessionEventHandlerBase):
             late = cast(LateOutputExtra, extra)
             post_id = PostId(late["execution_id"])  # an execution has the id of its post
             self.rows += self._late.rows(post_id, self._width, late["stream"], late["text"])
+        elif type is SessionEventType.session_context_update:
+            self._show_shared(cast(ContextExtra, extra))
         elif type is SessionEventType.session_notice:
             self.say(f"[Notice] {msg}", color=YELLOW)
+
+    def _show_shared(self, context: ContextExtra) -> None:
+        """Mark a block that a person ran and the agent hears of."""
+        runs = set(context.get("runs", ())) - {PostId("")}
+        if runs - self._shared:
+            self.say(" ◆ The agent hears of it (/context).", color=DIM)
+        self._shared = runs
 
     def handle_round(
         self, type: RoundEventType, msg: str, extra: EventExtra, round_id: RoundId

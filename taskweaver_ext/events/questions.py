@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -40,7 +40,9 @@ class Answer:
 
     outcome: QuestionOutcome
     text: str = ""
-    """What was typed, the code that is to run instead, or why not."""
+    """What was typed, the code that is to run instead, a pattern, or why not."""
+    is_by_rules: bool = False
+    """Whether nobody had to answer any more."""
 
 
 AskPerson: TypeAlias = Callable[[], Answer]
@@ -49,11 +51,23 @@ AskPerson: TypeAlias = Callable[[], Answer]
 CANCELLED = Answer("cancelled")
 
 
+def new_question(kind: QuestionKind, prompt: str, execution_id: ExecutionId) -> QuestionExtra:
+    """Make a question with an id of its own."""
+    return {
+        "question_id": f"question-{secrets.token_hex(4)}",
+        "kind": kind,
+        "prompt": prompt,
+        "execution_id": execution_id,
+        "choices": list(_CHOICES[kind]),
+    }
+
+
 @dataclass(slots=True, eq=False)
 class _OpenQuestion:
     details: QuestionExtra
     is_for_readers: bool
     """Whether only a frontend that reads events can answer it."""
+    check: Callable[[Answer], str]
     answer: Answer | None = None
     is_told: bool = False
     """Whether listeners know of it: until then the thread that asks says what became of it."""
@@ -104,40 +118,31 @@ class Questions:
 
     def ask(
         self,
-        kind: QuestionKind,
-        prompt: str,
-        execution_id: ExecutionId,
+        details: QuestionExtra,
         ask_person: AskPerson | None = None,
         *,
-        language: str = "",
-        code: str = "",
-        reasons: Sequence[str] = (),
-        is_void: Callable[[], bool] = lambda: False,
+        check: Callable[[Answer], str] = lambda _answer: "",
+        settled: Callable[[], Answer | None] = lambda: None,
     ) -> Answer:
         """Ask, and wait for the answer of any frontend; cancelled where none can come.
 
         Args:
-            is_void: Whether an answer has come to be of no use; where that becomes true, `cancel`
-                is called afterwards.
+            details: As `new_question` makes them.
+            check: Says in a sentence what is wrong with an answer; nothing if it is welcome.
+            settled: Returns the answer where none is needed any more; where that comes to be so,
+                `settle` or `cancel` is called afterwards.
         """
-        details: QuestionExtra = {
-            "question_id": f"question-{secrets.token_hex(4)}",
-            "kind": kind,
-            "prompt": prompt,
-            "execution_id": execution_id,
-            "choices": list(_CHOICES[kind]),
-        }
-        if kind == "approval":
-            details |= {"language": language, "code": code, "reasons": list(reasons)}
-        question = _OpenQuestion(details, is_for_readers=ask_person is None)
+        question = _OpenQuestion(details, is_for_readers=ask_person is None, check=check)
         with self._lock:
             if ask_person is None and not self._accepts_answers:
                 return CANCELLED
             self._open[details["question_id"]] = question
-        if self._is_cancelled() or is_void():  # asked only now: `cancel` sees an open question
+        # Asked only now: `cancel` and `settle` see an open question.
+        needless = CANCELLED if self._is_cancelled() else settled()
+        if needless is not None:
             with self._lock:
                 self._open.pop(details["question_id"], None)
-            return CANCELLED
+            return needless
         self._tell(question)
         if ask_person is not None and question.answer is None:
             threading.Thread(
@@ -168,7 +173,7 @@ class Questions:
 
         Args:
             outcome: One of the question's `choices`.
-            text: What was typed, the edited code, or why it was refused.
+            text: What was typed, the edited code, a pattern, or why it was refused.
 
         Raises:
             SessionError: It is not open any more, or ever was, or cannot end like that.
@@ -179,20 +184,28 @@ class Questions:
             raise SessionError(
                 f"Question {question_id!r} is not open: it was answered or has become void."
             )
-        choices = _CHOICES[question.details["kind"]]
+        choices = question.details.get("choices", ())
         if outcome not in choices:
             raise SessionError(
                 f"{outcome!r} is no answer to this question. Use one of: {', '.join(choices)}."
             )
-        if outcome == "edited" and not text.strip():
-            raise SessionError(
-                "An edit needs the code that is to run instead. To run nothing, answer 'refused'."
-            )
-        if not self._close(question, Answer(outcome, text)):
+        answer = Answer(outcome, text)
+        if problem := question.check(answer):
+            raise SessionError(problem)
+        if not self._close(question, answer):
             raise SessionError(f"Question {question_id!r} has just been answered.")
+
+    def is_open(self, question_id: QuestionId) -> bool:
+        """Whether a question waits for an answer."""
+        with self._lock:
+            return question_id in self._open
 
     def cancel(self, execution_id: ExecutionId | None = None) -> None:
         """Close the questions of an execution, or all of them: answers are not wanted any more."""
+        self.settle(execution_id, CANCELLED)
+
+    def settle(self, execution_id: ExecutionId | None, answer: Answer) -> None:
+        """Close the questions of an execution, or all of them, with an answer."""
         with self._lock:
             void = [
                 question
@@ -200,7 +213,7 @@ class Questions:
                 if execution_id in (None, question.details["execution_id"])
             ]
         for question in void:
-            self._close(question, CANCELLED)
+            self._close(question, answer)
 
     def _call(self, question: _OpenQuestion, ask_person: AskPerson) -> None:
         try:
@@ -226,8 +239,12 @@ class Questions:
             "question_id": details["question_id"],
             "outcome": answer.outcome,
         }
-        if details["kind"] != "password" and answer.outcome in ("answered", "edited"):
+        is_wordless = answer.outcome in ("approved", "always", "cancelled")
+        is_told = answer.text or answer.outcome == "answered"
+        if details["kind"] != "password" and is_told and not is_wordless:
             extra["answer"] = answer.text
+        if answer.is_by_rules:
+            extra["by_rules"] = True
         try:
             self._emitter.emit_session_event(SessionEventType.session_answered, "", extra)
         finally:

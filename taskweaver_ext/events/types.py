@@ -15,6 +15,7 @@ from typing import Any, Literal, Never, NotRequired, TypeAlias, TypedDict, final
 
 from taskweaver_ext.ces.execution.events import ExecutionEvent
 from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
+from taskweaver_ext.config.settings import ApprovalMode, ApprovalScope, AutoSend
 from taskweaver_ext.conversation import (
     AttachmentId,
     AttachmentType,
@@ -50,12 +51,14 @@ class SessionEventType(enum.Enum):
     session_answered = "session_answered"
     """The question is closed. AnsweredExtra."""
     session_context_update = "session_context_update"
-    """What goes to the agent with the next message has changed. ContextExtra."""
+    """What the agent knows, or hears with the next message, has changed. ContextExtra."""
     session_memory_update = "session_memory_update"
     """A role knows earlier rounds by the summary in `msg` from now on, or all roles have forgotten
     them. MemoryExtra."""
     session_renamed = "session_renamed"
     """`msg` is the title that a person has given the session; empty: none any more."""
+    session_settings = "session_settings"
+    """What a person can change of the session, as it is from now on. SettingsExtra."""
     session_notice = "session_notice"
     """`msg` is something a person should know of the session itself. NoticeExtra."""
 
@@ -123,7 +126,10 @@ class LateOutputExtra(TypedDict):
 
 QuestionId: TypeAlias = str
 QuestionKind: TypeAlias = Literal["input", "password", "approval"]
-QuestionOutcome: TypeAlias = Literal["answered", "approved", "edited", "refused", "cancelled"]
+QuestionOutcome: TypeAlias = Literal[
+    "answered", "approved", "edited", "refused", "always", "pattern", "cancelled"
+]
+"""`always` and `pattern` approve, too, and allow all such code, or such commands, from now on."""
 
 
 @final
@@ -141,8 +147,14 @@ class QuestionExtra(TypedDict):
     """What wants to run."""
     reasons: NotRequired[list[str]]
     """Why a person has to decide, a sentence each."""
-    choices: NotRequired[list[str]]
+    choices: NotRequired[list[QuestionOutcome]]
     """The outcomes that an answer can bring about."""
+    block: NotRequired[int]
+    """The number of the code block that wants to run."""
+    always: NotRequired[str]
+    """What `always` allows from now on, in a sentence."""
+    pattern: NotRequired[str]
+    """What `pattern` allows from now on, unless the answer's text is another pattern."""
 
 
 @final
@@ -152,14 +164,26 @@ class AnsweredExtra(TypedDict):
     question_id: QuestionId
     outcome: QuestionOutcome
     answer: NotRequired[str]
-    """The text of an input, or the code that runs instead."""
+    """The text of an input, the code that runs instead, the pattern, or why it was refused."""
+    by_rules: NotRequired[bool]
+    """Whether nobody had to answer any more, because a setting was changed."""
 
 
 @final
 class ContextExtra(TypedDict):
-    """All that goes to the agent with the next message."""
+    """All that goes to the agent with the next message, and what was taken out of what it knows.
+
+    The agent knows its own code, and of a person's that which was shared: its post is among `runs`
+    before a message takes it along. Both until it is among `dropped`, or its round is forgotten.
+    """
 
     blocks: list[str]
+    runs: NotRequired[list[PostId]]
+    """For each block, the post of the run that it tells of; empty where it is some other text."""
+    codes: NotRequired[list[str]]
+    """For each block, the code that was run."""
+    dropped: NotRequired[list[PostId]]
+    """The posts whose code, and what came of it, the agent knows no longer."""
 
 
 @final
@@ -172,6 +196,22 @@ class MemoryExtra(TypedDict):
     room_share: NotRequired[float]
     """How much of the room that its model should have the role uses, after the model refused more;
     1 unless said."""
+
+
+@final
+class SettingsExtra(TypedDict):
+    """All that a person can change of a session while it lives."""
+
+    approval: ApprovalMode
+    """Whether code of the agent asks first, runs, or is refused."""
+    approval_scope: ApprovalScope
+    """What asks: what cannot be verified and is not contained, or all code."""
+    allowed_patterns: list[str]
+    """Shell commands that run without asking."""
+    allowed_kinds: list[str]
+    """Languages whose code runs without asking; `python+programs` is Python that starts some."""
+    auto_send: AutoSend
+    """Whether what a person runs goes to the agent: off, with the next message, or at once."""
 
 
 NoticeSubject: TypeAlias = Literal[
@@ -321,6 +361,7 @@ EventExtra: TypeAlias = (
     | AnsweredExtra
     | ContextExtra
     | MemoryExtra
+    | SettingsExtra
     | NoticeExtra
     | RoundStartExtra
     | RoundEndExtra
@@ -340,6 +381,7 @@ EXTRA_SHAPES: Mapping[EventType, Any] = {
     SessionEventType.session_answered: AnsweredExtra,
     SessionEventType.session_context_update: ContextExtra,
     SessionEventType.session_memory_update: MemoryExtra,
+    SessionEventType.session_settings: SettingsExtra,
     SessionEventType.session_notice: NoticeExtra,
     RoundEventType.round_start: RoundStartExtra,
     RoundEventType.round_end: RoundEndExtra,

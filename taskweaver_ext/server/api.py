@@ -66,7 +66,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
-from taskweaver_ext.events.types import QuestionExtra
+from taskweaver_ext.events.types import QuestionExtra, SettingsExtra
 
 PREFIX = "/api/v1"
 
@@ -165,9 +165,8 @@ class SessionFacts:
     """What a person is being asked now."""
     context_blocks: list[str]
     """What goes to the agent with the next message."""
-    shares_runs: bool
-    """Whether what a person runs goes there too."""
-    approval: dict[str, Any]
+    settings: SettingsExtra | None
+    """What a person can change; None where the session is not open."""
     usage: dict[str, Any]
     cwd: str
     client_count: int

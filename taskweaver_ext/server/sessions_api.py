@@ -138,10 +138,7 @@ def facts_of(served: ServedSession) -> api.SessionFacts:
         round_id=session.emitter.current_round_id if session else None,
         questions=session.questions.open_questions if session else [],
         context_blocks=list(session.context_blocks) if session else [],
-        shares_runs=session.shares_runs if session else False,
-        approval={"mode": session.approval.mode, "scope": session.approval.scope}
-        if session
-        else {},
+        settings=session.settings.facts if session else None,
         usage=dict(session.usage.to_dict()) if session else {},
         cwd=str(served.cwd),
         client_count=served.client_count,

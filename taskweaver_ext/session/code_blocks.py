@@ -135,6 +135,15 @@ class CodeBlocks:
         """
         return self._numbers.number_of(PostId(post_id))
 
+    def numbers(self) -> dict[PostId, int]:
+        """The number of each block that runs or was to run, by its post."""
+        found: dict[PostId, int] = {}
+        for event in self._told_numbers():
+            told = cast(CodeBlockExtra, event.extra)
+            if not told["part"]:
+                found[cast(PostId, event.post_id)] = told["number"]
+        return found
+
     def get(self, number: int | None = None) -> CodeBlock:
         """Return a block with its code; without a number, the last.
 
@@ -221,6 +230,14 @@ class CodeBlocks:
         found = [line for one in searched.values() for line in one.found]
         more = sum(one.more for one in searched.values())
         return found[:max_found], more + len(found[max_found:])
+
+    def _told_numbers(self) -> Iterator[TaskWeaverEvent]:
+        try:
+            with JournalReader(self._folder) as reader:
+                yield from reader.events_of(PostEventType.post_code_block)
+        except SessionError:
+            events = numbered(self._read())
+            yield from (one for one in events if one.t is PostEventType.post_code_block)
 
     def _find(self, number: int | None) -> _Place:
         last = self.last_number

@@ -12,7 +12,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from taskweaver_ext.conversation import AttachmentType, Post, PostDict, PostId, RoleName, Round
+from taskweaver_ext.conversation import (
+    AttachmentType,
+    Post,
+    PostDict,
+    PostId,
+    RoleName,
+    Round,
+    RoundId,
+)
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.events.types import (
     AnsweredExtra,
@@ -31,10 +39,13 @@ from taskweaver_ext.events.types import (
     RoundEventType,
     RoundStartExtra,
     SessionEventType,
+    SettingsExtra,
     TaskWeaverEvent,
     UsageDict,
 )
 from taskweaver_ext.roles.base.role import USER, RoleMemory
+from taskweaver_ext.roles.code_interpreter.result_text import NEVER_RUN
+from taskweaver_ext.session.known_rounds import SharedBlock, knows_code, without_code
 
 CUT_OFF = "The program ended in the middle of this round."
 
@@ -58,6 +69,7 @@ NEEDED_KINDS: tuple[EventType, ...] = (
     SessionEventType.session_context_update,
     SessionEventType.session_memory_update,
     SessionEventType.session_notice,
+    SessionEventType.session_settings,
     SessionEventType.session_question,
     SessionEventType.session_answered,
     RoundEventType.round_start,
@@ -80,7 +92,10 @@ class RebuiltSession:
     """All that was said and run, oldest first."""
     known_rounds: list[Round] = field(default_factory=list)
     """Those that the roles know."""
-    context_blocks: tuple[str, ...] = ()
+    waiting: tuple[SharedBlock, ...] = ()
+    """What goes to the agent with the next message."""
+    settings: SettingsExtra | None = None
+    """What a person had set; None where no process has told it."""
     role_memories: dict[RoleName, RoleMemory] = field(default_factory=dict)
     usage: UsageDict | None = None
     open_questions: dict[QuestionId, QuestionExtra] = field(default_factory=dict)
@@ -114,7 +129,9 @@ class RebuiltSession:
     def _receive_of_session(self, kind: SessionEventType, event: TaskWeaverEvent) -> None:
         match kind:
             case SessionEventType.session_context_update:
-                self.context_blocks = tuple(cast(ContextExtra, event.extra)["blocks"])
+                self._receive_context(cast(ContextExtra, event.extra))
+            case SessionEventType.session_settings:
+                self.settings = cast(SettingsExtra, event.extra)
             case SessionEventType.session_notice:
                 if cast(NoticeExtra, event.extra).get("about") == "fresh_kernel":
                     self.has_variables = False
@@ -128,6 +145,28 @@ class RebuiltSession:
             case _:
                 pass
 
+    def _receive_context(self, details: ContextExtra) -> None:
+        texts = details["blocks"]
+        runs = details.get("runs", [PostId("")] * len(texts))
+        codes = details.get("codes", [""] * len(texts))
+        blocks = zip(texts, runs, codes, strict=False)
+        self.waiting = tuple(SharedBlock(text, run or None, code) for text, run, code in blocks)
+        for post_id in details.get("dropped", ()):
+            self._drop(post_id)
+
+    def _drop(self, post_id: PostId) -> None:
+        """Take code out of what roles know, and their summaries of it."""
+        changed = {one.id for one in self.known_rounds if knows_code(one, post_id)}
+        self.known_rounds = [
+            without_code(one, post_id) if one.id in changed else one for one in self.known_rounds
+        ]
+        self._drop_summaries_of(changed)
+
+    def _drop_summaries_of(self, round_ids: set[RoundId]) -> None:
+        for role, memory in list(self.role_memories.items()):
+            if round_ids & set(memory.covered_rounds):
+                self.role_memories[role] = RoleMemory(room_share=memory.room_share)
+
     def _receive_memory(self, event: TaskWeaverEvent) -> None:
         details = cast(MemoryExtra, event.extra)
         if details["role"]:
@@ -135,6 +174,7 @@ class RebuiltSession:
             return
         forgotten = set(details["covered_rounds"])
         self.known_rounds = [one for one in self.known_rounds if one.id not in forgotten]
+        self._drop_summaries_of(forgotten)
 
     def _receive_of_round(self, kind: RoundEventType, event: TaskWeaverEvent) -> None:
         match kind:
@@ -158,7 +198,7 @@ class RebuiltSession:
         self.open_round = started
         if details["kind"] == "message":
             self.known_rounds.append(started)
-            self.context_blocks = ()  # they are in the person's post now
+            self.waiting = ()  # it is in the person's post now
             self._add_post(details)
 
     def _add_post(self, details: RoundStartExtra | NewPostExtra) -> None:
@@ -170,7 +210,7 @@ class RebuiltSession:
             return
         self.open_round.add_post(post)
         runs = post.get_attachment(AttachmentType.execution_status)
-        self.has_variables |= any(run.content != "NONE" for run in runs)
+        self.has_variables |= any(run.content not in NEVER_RUN for run in runs)
 
     def _end_round(self, details: RoundEndExtra) -> None:
         if self.open_round is not None:

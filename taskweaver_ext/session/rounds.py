@@ -70,7 +70,8 @@ class Rounds:
         parts = [*self._memory.context_blocks, chat_round.user_query]
         if file_names:
             parts.insert(0, f"Files added to the working directory: {', '.join(file_names)}.")
-        post = Post.create("\n".join(parts), USER, next(iter(self._roles)))
+        shared = [block.to_attachment() for block in self._memory.waiting if block.run]
+        post = Post.create("\n".join(parts), USER, next(iter(self._roles)), shared)
         chat_round.add_post(post)
         self._memory.known.rounds.append(chat_round)
         self._context.usage.begin_round()

@@ -12,7 +12,7 @@ from taskweaver_ext.ces.execution.executor import OnInput
 from taskweaver_ext.ces.execution.results import ExecutionResult
 from taskweaver_ext.ces.sessions.snapshot_file import VARIABLES_FILE
 from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
-from taskweaver_ext.conversation import Round
+from taskweaver_ext.conversation import PostId, Round, RoundId
 from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.events.emitter import SessionEventEmitter
 from taskweaver_ext.events.questions import Questions
@@ -28,7 +28,6 @@ from taskweaver_ext.plugins.registry import PluginEntry
 from taskweaver_ext.roles.base.cancellation import Cancellation
 from taskweaver_ext.roles.base.role import Memory, Role, RoleContext
 from taskweaver_ext.roles.base.token_count import TokenCounter
-from taskweaver_ext.roles.code_interpreter.result_text import describe_result
 from taskweaver_ext.session.blocks import BlockNumbers
 from taskweaver_ext.session.code_blocks import CodeBlocks
 from taskweaver_ext.session.continued import close_open_ends
@@ -36,18 +35,18 @@ from taskweaver_ext.session.export.export import Exported, ExportFormat, export_
 from taskweaver_ext.session.export.source import ExportSource
 from taskweaver_ext.session.files import SessionFile, copy_into
 from taskweaver_ext.session.kernel import SessionKernel
-from taskweaver_ext.session.memory import SessionMemory
+from taskweaver_ext.session.memory import KnownItem, SessionMemory
 from taskweaver_ext.session.open_folder import OpenFolder
 from taskweaver_ext.session.parts import SessionParts, make_executor, make_roles
 from taskweaver_ext.session.rebuilt import FRESH_KERNEL, VARIABLES_LOST, RebuiltSession
 from taskweaver_ext.session.rounds import Rounds
 from taskweaver_ext.session.saved import title_line
+from taskweaver_ext.session.settings import SessionSettings
+from taskweaver_ext.session.sharing import RunSharing
 from taskweaver_ext.session.submitted import Submitted
 from taskweaver_ext.session.terminal_run import UseTerminal
 from taskweaver_ext.session.turns import SessionTurns
 from taskweaver_ext.session.variables import describe_restored, describe_saved, describe_to_agent
-
-MAX_SHARED_RESULT_CHARS = 2000
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _logger = logging.getLogger(__name__)
@@ -113,9 +112,12 @@ class Session:
         """What a person is asked; `answer` closes one."""
         self.approval = approval or Approval()
         self.approval.questions = self.questions
-        self.shares_runs = False
-        """Whether what a person runs, and its output, goes to the agent with the next message."""
         self._turns = SessionTurns(session_id, self._cancellation, self._end)
+        auto_send = config.session.auto_send
+        self.settings = SessionSettings(
+            self.approval, auto_send, self.emitter, self._turns.require_open
+        )
+        """What a person can change while the session lives."""
         self._on_end = on_end
         context = RoleContext(
             session_id=session_id,
@@ -127,6 +129,7 @@ class Session:
             usage=self.usage,
             redactor=parts.environment.redactor,
             traces=parts.traces,
+            block_number=self.code_blocks.number_of,
         )
         try:
             self._executor = make_executor(parts, context, self.questions)
@@ -137,6 +140,7 @@ class Session:
         self.kernel = SessionKernel(parts.environment, session_id, self._executor.start_meanwhile)
         """Completes and explains Python code, and shows what the kernel holds and does."""
         self._rounds = Rounds(context, self._roles, self._executor, self.questions, self._memory)
+        self._sharing = RunSharing(self.settings, self._memory, self._rounds)
         self.emitter.emit_session_event(SessionEventType.session_start, "Session started")
         if self._folder.problem:
             self._say_notice(self._folder.problem)
@@ -245,13 +249,9 @@ class Session:
                 run on this machine.
         """
         with self._turns.claimed():
-            result = self._rounds.run_in_terminal(Round.create(user_query=command), use_terminal)
-            if self.shares_runs:
-                text = describe_result(result)
-                block = (
-                    f"[I ran this in my terminal]\n{command}\n[and this came of it]\n{text}\n[end]"
-                )
-                self._memory.share((*self.context_blocks, block))
+            chat_round = Round.create(user_query=command)
+            result = self._rounds.run_in_terminal(chat_round, use_terminal)
+            self._sharing.after_run(chat_round, "ran this in my terminal", result)
             return result
 
     def submit_code(
@@ -312,6 +312,33 @@ class Session:
         """
         self._turns.require_open()
         self.emitter.emit_session_event(SessionEventType.session_renamed, title_line(title))
+
+    @property
+    def known_items(self) -> list[KnownItem]:
+        """What the agent knows, oldest first, then what goes to it with the next message."""
+        return self._memory.items()
+
+    def drop(self, post_id: PostId) -> None:
+        """Take the code of a post, and what came of it, out of what the agent knows.
+
+        What the agent has said about it stays.
+
+        Raises:
+            SessionError: The agent does not know it or is at work with it, or the session was
+                stopped.
+        """
+        self._turns.require_open()
+        self._let_roles_forget(self._memory.drop(post_id))
+
+    def drop_round(self, round_id: RoundId) -> None:
+        """Let the agent know nothing of a request and all that came of it.
+
+        Raises:
+            SessionError: As `drop`.
+        """
+        self._turns.require_open()
+        self._memory.drop_round(round_id)
+        self._let_roles_forget({round_id})
 
     def forget(self) -> None:
         """Let the agent know nothing of what was said so far; variables and files stay."""
@@ -410,6 +437,8 @@ class Session:
         if past.usage is not None:
             self.usage.restore(past.usage)
         close_open_ends(past, self.emitter)
+        if lost := self.settings.go_on_from(past.settings):
+            self._say_notice(lost)
         if past.has_variables:
             self._share_about_variables(VARIABLES_LOST)
             self._say_notice(FRESH_KERNEL, "fresh_kernel")
@@ -423,18 +452,20 @@ class Session:
         self, chat_round: Round, language: str, on_input: OnInput | None, repeats: int | None
     ) -> ExecutionResult:
         run = self._rounds.run(chat_round, language, on_input, repeats)
-        if self.shares_runs:
-            code = chat_round.user_query
-            text = describe_result(run.result, run.shown, max_chars=MAX_SHARED_RESULT_CHARS)
-            block = f"[I ran this {language} code]\n{code}\n[and this came of it]\n{text}\n[end]"
-            self._memory.share((*self.context_blocks, block))
+        what = f"ran this {language} code"
+        self._sharing.after_run(chat_round, what, run.result, run.shown, on_input)
         return run.result
+
+    def _let_roles_forget(self, round_ids: set[RoundId]) -> None:
+        for role in self._roles.values():
+            role.forget(round_ids)
 
     def _copied(self, files: Sequence[SessionFile] | None) -> list[str]:
         return [copy_into(self.cwd, file) for file in files or ()]
 
     def _end(self) -> None:
         """Let go of everything."""
+        self.settings.close()
         try:
             for role in self._roles.values():
                 self._close(role)

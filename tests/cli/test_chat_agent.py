@@ -33,11 +33,12 @@ def test_shell_code_runs_only_when_approved(project: Path) -> None:
     ]
     with chatting(project, script) as (chat, _):
         chat.press("say hello\r")
-        chat.wait_for("Run it? [y]es, [n]o, [e]dit:")
-        assert chat.screen.lines[-4:-1] == [
+        chat.wait_for("Run block 1? [y]es [n]o [e]dit [a]lways [p]attern [?]")
+        assert chat.screen.lines[-5:-1] == [
             " ├─► [thought] so be it",
             " ├─► [code] echo hello from shell",
-            " ├─► [approval] This runs only if you allow it. It is bash code.",
+            " ├─► [approval] This runs only if you allow it. Shell commands cannot be",
+            " │   checked before they run.",
         ]
 
         chat.press("y\r")
@@ -55,11 +56,11 @@ def test_code_can_be_edited_before_it_runs(project: Path) -> None:
     ]
     with chatting(project, script) as (chat, _):
         chat.press("say hello\r")
-        chat.wait_for("Run it?")
+        chat.wait_for("Run block 1?")
         chat.press("e\r")
-        chat.wait_for("Alt-Enter runs it")
+        chat.wait_for("Enter runs it, Alt-Enter adds a line")
 
-        chat.press("\x15echo harm''less\x1b\r")
+        chat.press("\x15echo harm''less\r")
 
         chat.wait_for(" │   harmless")
         chat.wait_for("Done.")
@@ -76,12 +77,13 @@ def test_what_is_refused_does_not_run_and_the_agent_is_told(project: Path) -> No
     ]
     with chatting(project, script) as (chat, server):
         chat.press("make a mark\r")
-        chat.wait_for("Run it?")
+        chat.wait_for("Run block 1?")
         chat.press("n\r")
         chat.wait_for(PROMPT, times=2)
 
         assert not mark.exists()
-        assert "does not want" in json.dumps(server.requests[-1].body)
+        assert "The user refused to run this code." in json.dumps(server.requests[-1].body)
+        assert "INCORRECT" not in json.dumps(server.requests[-1].body)
 
 
 def test_approval_of_everything_and_patterns_that_are_always_allowed(project: Path) -> None:
@@ -93,16 +95,18 @@ def test_approval_of_everything_and_patterns_that_are_always_allowed(project: Pa
         answer("Done."),
     ]
     with chatting(project, script) as (chat, _):
-        chat.press("/approve ask 'echo *'\r")
-        chat.wait_for("Always allowed: echo *")
+        chat.press("/approve ask all\r")
+        chat.wait_for("asked before any code")
+        chat.press("/approve allow 'echo *'\r")
+        chat.wait_for("Without asking: echo *")
         chat.press("go\r")
-        chat.wait_for("Run it?")
+        chat.wait_for("Run block 1?")
         chat.press("y\r")
 
         chat.wait_for(" │   python asked")
         chat.wait_for(" │   allowed always")
         chat.wait_for("Done.")
-        assert sum("Run it?" in line for line in chat.screen.all_lines) == 1
+        assert sum("Run block" in line for line in chat.screen.all_lines) == 1
 
 
 def test_what_people_run_is_told_to_the_agent_only_with_auto_on(project: Path) -> None:
@@ -110,10 +114,10 @@ def test_what_people_run_is_told_to_the_agent_only_with_auto_on(project: Path) -
     with chatting(project, script) as (chat, server):
         chat.press("> print('kept', 'private')\r")
         chat.wait_for("kept private")
-        chat.press("/auto on\r")
-        chat.wait_for("told to the agent")
+        chat.press("/auto next\r")
+        chat.wait_for("with your next message")
         chat.press("> print('shared', 'openly')\r")
-        chat.wait_for("in the agent's context")
+        chat.wait_for("◆ The agent hears of it")
         chat.press("one\r")
         chat.wait_for("First.")
         chat.press("two\r")

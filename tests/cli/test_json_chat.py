@@ -204,7 +204,7 @@ def test_what_plugins_read_can_be_set(chat: JsonChatProcess) -> None:
 
 
 def test_runs_are_shared_with_the_agent_on_request(chat: JsonChatProcess) -> None:
-    chat.send(command="share_runs", enabled=True)
+    chat.send(command="set_auto_send", value="next")
     chat.send(command="run_code", code="print('seen')", id=1)
     update = chat.event("session_context_update")
 

@@ -289,7 +289,9 @@ def test_code_that_needs_approval_is_seen_in_full_and_once(
     post.update_attachment("bash", AttachmentType.reply_type)
     post.update_attachment("cd /\nls", AttachmentType.reply_content, is_end=False)
 
-    request = ApprovalRequest(number=1, language="bash", code=wanted, reason="It is bash code.")
+    request = ApprovalRequest(
+        question_id="q", language="bash", code=wanted, reasons=("It is bash code.",)
+    )
     transcript.show_approval(request)
 
     assert transcript.pop_rows() == [

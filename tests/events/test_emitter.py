@@ -103,6 +103,7 @@ def test_event_types_are_spelled_as_in_taskweaver_plus_ours() -> None:
         "session_answered",
         "session_context_update",
         "session_memory_update",
+        "session_settings",
         "session_notice",
         "session_renamed",
     }

@@ -17,7 +17,7 @@ from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionResult, E
 from taskweaver_ext.conversation import AttachmentType, Round
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.emitter import SessionEventEmitter
-from taskweaver_ext.events.questions import Questions
+from taskweaver_ext.events.questions import CANCELLED, Questions, new_question
 from taskweaver_ext.events.types import (
     AnsweredExtra,
     QuestionExtra,
@@ -156,7 +156,7 @@ def test_shell_of_a_model_is_decided_by_a_reader_of_events(tmp_path: Path) -> No
     assert submitted.id == chat_round.id
     assert question["kind"] == "approval"
     assert question.get("code") == "echo ran"
-    assert question.get("choices") == ["approved", "edited", "refused"]
+    assert question.get("choices") == [*("approved", "edited", "refused", "always", "pattern")]
     interpreter = next(p for p in chat_round.post_list if p.send_from == "CodeInterpreter")
     assert attached(interpreter, AttachmentType.execution_status) == "SUCCESS"
 
@@ -276,7 +276,9 @@ def test_nobody_is_asked_in_a_round_that_is_to_end() -> None:
     is_cancelled = True
     questions.cancel()  # before anything is asked
 
-    assert questions.ask("approval", "Run it?", ExecutionId("e")).outcome == "cancelled"
+    assert (
+        questions.ask(new_question("approval", "Run it?", ExecutionId("e"))).outcome == "cancelled"
+    )
     assert questions.open_questions == []
     assert emitter.last_seq == 0
 
@@ -287,7 +289,7 @@ def test_a_question_of_code_that_has_ended_is_not_asked() -> None:
     questions.accepts_answers = True
     questions.cancel(ExecutionId("e"))
 
-    answer = questions.ask("input", "?", ExecutionId("e"), is_void=lambda: True)
+    answer = questions.ask(new_question("input", "?", ExecutionId("e")), settled=lambda: CANCELLED)
 
     assert answer.outcome == "cancelled"
     assert emitter.last_seq == 0

@@ -34,9 +34,9 @@ def say(message: str, **more: object) -> Callable[[Session], object]:
 
 
 def share_and_run(session: Session) -> None:
-    session.shares_runs = True
+    session.settings.set_auto_send("next")
     session.run_code("python", "shared = 41 + 1; shared")
-    session.shares_runs = False
+    session.settings.set_auto_send("off")
 
 
 def edit(_request: object) -> ApprovalAnswer:

@@ -506,7 +506,7 @@ def test_what_a_person_ran_goes_to_the_agent_when_it_shall(tmp_path: Path) -> No
     with ModelServer(script) as server, make_app(tmp_path / "p", server.openai_url) as app:
         session = app.get_session()
         session.run_code("python", "print('secret of mine')")
-        session.shares_runs = True
+        session.settings.set_auto_send("next")
         session.run_code("python", "print('for the ' + 'agent')")
         session.send_message("Did you see it?")
 

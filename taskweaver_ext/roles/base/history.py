@@ -11,7 +11,7 @@ continued by another process asks its model with the same history.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias, TypeVar
 
 from taskweaver_ext.config.settings import RoundCompressorConfig
@@ -75,6 +75,11 @@ class History:
         self._summary = memory.summary
         self._covered = dict.fromkeys(memory.covered_rounds)
         self._room_share = memory.room_share
+
+    def forget(self, rounds: Collection[RoundId]) -> None:
+        """Let go of a summary of rounds that are no longer what they were."""
+        if self._covered.keys() & set(rounds):
+            self._summary, self._covered = "", {}
 
     @property
     def reply_tokens(self) -> int | None:

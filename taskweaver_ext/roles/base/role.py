@@ -17,7 +17,7 @@ import abc
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -26,7 +26,7 @@ from typing import cast
 from taskweaver_ext.config.data_files import DataFileError
 from taskweaver_ext.config.settings import Config
 from taskweaver_ext.config.yaml_files import read_yaml
-from taskweaver_ext.conversation import Post, RoleName, Round, RoundId
+from taskweaver_ext.conversation import Post, PostId, RoleName, Round, RoundId
 from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.events.emitter import SessionEventEmitter
 from taskweaver_ext.events.types import MemoryExtra, TaskWeaverEvent
@@ -116,6 +116,8 @@ class RoleContext:
     usage: TokenCounter
     redactor: Redactor | None = None
     traces: Traces = field(default_factory=NoTraces)
+    block_number: Callable[[PostId], int | None] = lambda _post_id: None
+    """The number of the code block in a post of the current round."""
 
     def masked(self, text: str) -> str:
         """Return a text that no person typed without the secrets in it."""
@@ -171,6 +173,10 @@ class Role(abc.ABC):
 
     def restore(self, memory: RoleMemory) -> None:
         """Go on with what the role knew in an earlier process; called before any `reply`."""
+        return
+
+    def forget(self, rounds: Collection[RoundId]) -> None:
+        """Let go of what the role has made of earlier rounds: something was taken out of them."""
         return
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariab
 from taskweaver_ext.ces.shell import ShellState
 from taskweaver_ext.errors import PluginError, SessionError, TaskWeaverError
 from taskweaver_ext.events.emitter import PostEventProxy, SessionEventEmitter
-from taskweaver_ext.events.questions import CANCELLED, Answer, Questions
+from taskweaver_ext.events.questions import CANCELLED, Answer, Questions, new_question
 from taskweaver_ext.events.types import LateOutputExtra, QuestionKind, SessionEventType
 from taskweaver_ext.plugins.registry import PluginEntry
 from taskweaver_ext.roles.base.cancellation import Cancellation
@@ -320,11 +320,9 @@ class CodeExecutor:
                 return CANCELLED if text == END_OF_INPUT else Answer("answered", text)
 
             answer = self._questions.ask(
-                kind,
-                prompt,
-                execution_id,
+                new_question(kind, prompt, execution_id),
                 ask_person and call,
-                is_void=lambda: output.has_ended,
+                settled=lambda: CANCELLED if output.has_ended else None,
             )
             return answer.text if answer.outcome == "answered" else END_OF_INPUT
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +12,7 @@ from taskweaver_ext.approval import Approval, ShellPolicy
 from taskweaver_ext.ces.execution.files_beneath import list_files
 from taskweaver_ext.ces.execution.results import KernelContents
 from taskweaver_ext.config.settings import ReplyForm
-from taskweaver_ext.conversation import Attachment, AttachmentType, Post, Round
+from taskweaver_ext.conversation import Attachment, AttachmentType, Post, Round, RoundId
 from taskweaver_ext.events.emitter import PostEventProxy
 from taskweaver_ext.llm.chat_model import Message
 from taskweaver_ext.roles.base.correction import UnusableReplyError, rejected_messages
@@ -24,6 +24,7 @@ from taskweaver_ext.roles.code_interpreter.channel_form import TOOL_PREFIX, Chan
 from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
 from taskweaver_ext.roles.code_interpreter.json_form import JsonForm
 from taskweaver_ext.roles.code_interpreter.reply_reading import Form, ReplyReading
+from taskweaver_ext.roles.code_interpreter.result_text import NEVER_RUN, REFUSED
 from taskweaver_ext.roles.code_interpreter.shown_reply import (
     EDITED,
     GeneratedCode,
@@ -37,6 +38,7 @@ _SHELL_POLICIES: dict[ShellPolicy, str] = {
     "asks": "A person has to approve code in other languages than Python before it runs.",
     "refused": "Code in other languages than Python, and programs started from it, are refused.",
 }
+_NO_CODE_RUNS = "The user has forbidden all code in this session: it is refused. Answer in words."
 
 
 class CodeGenerator:
@@ -103,6 +105,10 @@ class CodeGenerator:
     def restore(self, memory: RoleMemory) -> None:
         """Go on with what the role knew in an earlier process."""
         self._history.restore(memory)
+
+    def forget(self, rounds: Collection[RoundId]) -> None:
+        """Let go of a summary of rounds that are no longer what they were."""
+        self._history.forget(rounds)
 
     def _ask(self, memory: Memory, post: PostEventProxy) -> tuple[ModelReply, ReplyReading]:
         reading = self._form.read(post)
@@ -204,8 +210,10 @@ def _feedback(post: Post) -> list[Message]:
     error = last(AttachmentType.code_error)
     if verification is not None and verification.content == "INCORRECT" and error is not None:
         parts.append(f"The code was not run: {error.content}")
+    if status.content == REFUSED:
+        parts.append(f"The code was not run. {post.message}")
     result = last(AttachmentType.execution_result)
-    if result is not None and status.content != "NONE":
+    if result is not None and status.content not in NEVER_RUN:
         parts.append(f"The code was run.\n{result.content}")
     advice = last(AttachmentType.revise_message)
     if advice is not None:
@@ -229,11 +237,14 @@ def _describe_place(
         lines.append(f"- Of the well-known packages these are installed: {packages}.")
     if is_contained:
         lines.append("- It is a container without a network.")
+    rules = approval.rules
     shell = approval.outlook(is_contained=is_contained)
-    if shell in _SHELL_POLICIES:
+    if rules.mode == "deny":
+        lines.append(f"- {_NO_CODE_RUNS}")
+    elif shell in _SHELL_POLICIES:
         lines.append(f"- {_SHELL_POLICIES[shell]}")
-        if approval.always_allowed:
-            lines.append(f"- These bash commands run: {', '.join(approval.always_allowed)}.")
+        if rules.patterns:
+            lines.append(f"- These bash commands run: {', '.join(rules.patterns)}.")
     return "\n".join(lines)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from taskweaver_ext.approval import Approval, ApprovalAnswer
 from taskweaver_ext.ces.execution.contract import (
     ContractCheck,
@@ -12,7 +14,7 @@ from taskweaver_ext.ces.execution.contract import (
 from taskweaver_ext.ces.execution.files_beneath import list_files
 from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionStatus
 from taskweaver_ext.config.settings import ReplyForm
-from taskweaver_ext.conversation import AttachmentType, Post
+from taskweaver_ext.conversation import AttachmentType, Post, PostId, RoundId
 from taskweaver_ext.events.emitter import PostEventProxy
 from taskweaver_ext.roles.base.correction import UnusableReplyError, open_post, reject
 from taskweaver_ext.roles.base.prompts import fill
@@ -20,6 +22,8 @@ from taskweaver_ext.roles.base.role import Memory, Role, RoleContext, RoleEntry,
 from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor, CodeRun
 from taskweaver_ext.roles.code_interpreter.code_generator import CodeGenerator
 from taskweaver_ext.roles.code_interpreter.result_text import (
+    NOT_RUN,
+    REFUSED,
     artifact_paths,
     describe_result,
     status_name,
@@ -84,6 +88,10 @@ class CodeInterpreter(Role):
         """Go on with what the role knew in an earlier process."""
         self._generator.restore(memory)
 
+    def forget(self, rounds: Collection[RoundId]) -> None:
+        """Let go of what the role has made of rounds that are no longer what they were."""
+        self._generator.forget(rounds)
+
     def _run(self, post: PostEventProxy, memory: Memory, generated: GeneratedCode) -> Post:
         try:
             return self._check_and_run(post, memory, generated)
@@ -96,65 +104,64 @@ class CodeInterpreter(Role):
         self, post: PostEventProxy, memory: Memory, generated: GeneratedCode
     ) -> Post:
         post.update_status("checking the code")
-        verdict = self._inspect(generated)
+        verdict = self._inspect(generated.language, generated.code)
         if verdict.errors:
-            self._refuse(post, generated, "\n".join(verdict.errors))
+            self._reject(post, generated, "\n".join(verdict.errors))
             self._try_again_or_report(post, memory, self._generator.advice_on("code"))
             return post.end()
-        answer = self._approve(generated, verdict, ExecutionId(post.post.id))
-        self.context.cancellation.check()
-        if not answer.is_approved:
-            self._refuse(post, generated, f"It was not allowed to run. {answer.reason}".strip())
-            if answer.is_final:
-                post.update_send_to(memory.asker_of(self.alias))
-            else:
-                self._try_again_or_report(post, memory, "Do it in another way.")
-            return post.end()
-        is_judged = _can_be_judged(generated, self._inspect(generated))
+        answer = self._approve(generated, verdict, post.post.id)
+        is_judged = _can_be_judged(
+            generated.language, self._inspect(generated.language, generated.code)
+        )
         is_checked = is_judged and self._settings.code_verification_on
         post.update_attachment("CORRECT" if is_checked else "NONE", AttachmentType.verification)
-        return self._execute(post, memory, generated)
+        if answer.is_approved:
+            return self._execute(post, memory, generated)
+        self._refuse(post, generated, answer.reason)
+        if answer.is_final:
+            post.update_send_to(memory.asker_of(self.alias))
+        else:
+            self._try_again_or_report(post, memory, "Do it in another way.")
+        return post.end()
 
     def _approve(
-        self, generated: GeneratedCode, verdict: Verdict, execution_id: ExecutionId
+        self, generated: GeneratedCode, verdict: Verdict, post_id: PostId
     ) -> ApprovalAnswer:
-        """Ask for approval where that is needed; code that is edited then is verified again."""
-        why = "; ".join(verdict.shell_uses) or f"It is {generated.language} code."
-        is_verified = _can_be_judged(generated, verdict)
-        answer = self._decide(generated, why, execution_id, is_verified=is_verified)
-        problem = ""
-        for _ in range(MAX_EDITS):
+        """Ask for approval where that is needed; code that is edited then is verified again.
+
+        What cannot run after an edit is the person's to mend: the model hears nothing of it.
+        """
+        language, code, problem = generated.language, generated.code, ""
+        reasons = _reasons_to_ask(language, verdict)
+        for _ in range(1 + MAX_EDITS):
+            answer = self._approval.decide(
+                language,
+                code,
+                is_verified=_can_be_judged(language, verdict),
+                is_contained=self._executor.is_contained,
+                reasons=reasons,
+                execution_id=ExecutionId(post_id),
+                block=self.context.block_number(post_id),
+                can_run=not problem,
+            )
+            self.context.cancellation.check()
             if not answer.is_approved:
                 return answer
-            if answer.code is None or answer.code == generated.code:
-                break
-            generated.shown.replace_code(answer.code)
-            problem = "\n".join(self._inspect(generated).errors)
+            code = code if answer.code is None else answer.code
+            verdict = self._inspect(language, code)
+            problem = "\n".join(verdict.errors)
             if not problem:
+                if code != generated.code:
+                    generated.shown.replace_code(code)
                 return answer
-            why = f"The edited code cannot run; edit it again, or decline it. {problem}"
-            answer = self._decide(generated, why, execution_id, is_verified=False)
-            self.context.cancellation.check()
-        return ApprovalAnswer(False, reason=problem) if problem else answer
+            reasons = [f"The edited code cannot run. {problem}", "Edit it again, or refuse it."]
+        return ApprovalAnswer(False, reason="The user edited the code until it could not run.")
 
-    def _decide(
-        self, generated: GeneratedCode, why: str, execution_id: ExecutionId, *, is_verified: bool
-    ) -> ApprovalAnswer:
-        return self._approval.decide(
-            generated.language,
-            generated.code,
-            is_verified=is_verified,
-            is_contained=self._executor.is_contained,
-            reason=why,
-            execution_id=execution_id,
-        )
-
-    def _inspect(self, generated: GeneratedCode) -> Verdict:
-        code = generated.code
-        leftover = find_leftover(code, generated.language)
+    def _inspect(self, language: str, code: str) -> Verdict:
+        leftover = find_leftover(code, language)
         if leftover is not None:
             return Verdict((leftover.message,))
-        if generated.language != "python":
+        if language != "python":
             return Verdict()
         verdict = self._judge(code)
         prefix = self._settings.code_prefix
@@ -174,15 +181,23 @@ class CodeInterpreter(Role):
             allowed_modules=self._settings.allowed_modules,
         )
 
-    def _refuse(self, post: PostEventProxy, generated: GeneratedCode, reason: str) -> None:
-        """Say in the post why its code does not run."""
+    def _reject(self, post: PostEventProxy, generated: GeneratedCode, reason: str) -> None:
+        """Say in the post why its code fails verification."""
         post.update_attachment("INCORRECT", AttachmentType.verification)
         post.update_attachment(reason, AttachmentType.code_error)
-        post.update_attachment("NONE", AttachmentType.execution_status)
+        post.update_attachment(NOT_RUN, AttachmentType.execution_status)
         generated.panel.finish_execution(
             ExecutionFailure(code="refused", message=reason, where="verification")
         )
         post.update_message(f"The code was not run. {reason}")
+
+    def _refuse(self, post: PostEventProxy, generated: GeneratedCode, reason: str) -> None:
+        """Say in the post that its code was not allowed to run."""
+        post.update_attachment(REFUSED, AttachmentType.execution_status)
+        generated.panel.finish_execution(
+            ExecutionFailure(code="refused", message=reason, where="approval")
+        )
+        post.update_message(reason)
 
     def _execute(self, post: PostEventProxy, memory: Memory, generated: GeneratedCode) -> Post:
         panel = generated.panel
@@ -234,9 +249,19 @@ class CodeInterpreter(Role):
         post.update_send_to(memory.asker_of(self.alias))
 
 
-def _can_be_judged(generated: GeneratedCode, verdict: Verdict) -> bool:
+def _can_be_judged(language: str, verdict: Verdict) -> bool:
     """Whether code is of the kind that verification can judge."""
-    return generated.language == "python" and not verdict.shell_uses
+    return language == "python" and not verdict.shell_uses
+
+
+def _reasons_to_ask(language: str, verdict: Verdict) -> list[str]:
+    """Say why a person has to decide about code."""
+    if verdict.shell_uses:
+        return [f"It can start other programs ({'; '.join(verdict.shell_uses)})."]
+    if language == "python":
+        return ["You are asked about all code of the agent."]
+    what = "Shell commands" if language == "bash" else f"Programs in {language}"
+    return [f"{what} cannot be checked before they run."]
 
 
 def _last_line(error: str | None) -> str | None:

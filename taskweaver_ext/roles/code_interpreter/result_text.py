@@ -19,6 +19,10 @@ MAX_LISTED_ARTIFACTS = 20
 Shorten: TypeAlias = Callable[[int], str]
 """Gives a text in so many characters."""
 
+NOT_RUN, REFUSED = "NONE", "REFUSED"
+"""What stands in the place of a status where code failed verification, or was not allowed."""
+NEVER_RUN = frozenset({NOT_RUN, REFUSED})
+
 _STATUS_NAMES = {ExecutionStatus.ERROR: "FAILURE"}
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from taskweaver_ext.config.settings import ReplyForm
-from taskweaver_ext.conversation import AttachmentType, Post, RoleName, Round
+from taskweaver_ext.conversation import AttachmentType, Post, RoleName, Round, RoundId
 from taskweaver_ext.errors import ProtocolError
 from taskweaver_ext.events.emitter import PostEventProxy
 from taskweaver_ext.llm.chat_model import Message
@@ -101,6 +101,10 @@ class Planner(Role):
     def restore(self, memory: RoleMemory) -> None:
         """Go on with what the planner knew in an earlier process."""
         self._history.restore(memory)
+
+    def forget(self, rounds: Collection[RoundId]) -> None:
+        """Let go of a summary of rounds that are no longer what they were."""
+        self._history.forget(rounds)
 
     def _ask(self, memory: Memory, post: PostEventProxy, reader: PlannerReader) -> ModelReply:
         rounds = memory.rounds_of(self.alias)

@@ -39,6 +39,7 @@ from taskweaver_ext.events.types import (
     RoleExtra,
     TaskWeaverEvent,
 )
+from taskweaver_ext.roles.code_interpreter.result_text import NEVER_RUN, REFUSED
 from taskweaver_ext.roles.code_interpreter.shown_reply import EDITED, TEXT
 from taskweaver_ext.session.blocks.outputs import OutputCollector
 from taskweaver_ext.session.blocks.types import (
@@ -299,7 +300,7 @@ class PostFold:
             at=self._began_at or self._at,
             outputs=outputs,
             status=status,
-            error=finished.error if finished else self._text(AttachmentType.code_error),
+            error=finished.error if finished else self._why_not(),
             exit_code=finished.exit_code if finished else None,
             duration_seconds=finished.duration_seconds if finished else None,
             variables_survived=finished.variables_survived if finished else status != "lost",
@@ -316,7 +317,7 @@ class PostFold:
         if self._finished is not None:
             return cast(CellStatus, self._finished.status.value)
         told = self._text(AttachmentType.execution_status)
-        if told == "NONE" or self._text(AttachmentType.verification) == "INCORRECT":
+        if told in NEVER_RUN or self._text(AttachmentType.verification) == "INCORRECT":
             return "refused"
         if told:  # all that folders of TaskWeaver's know
             return _STATUS_NAMES.get(told, "error")
@@ -325,6 +326,11 @@ class PostFold:
         if self._began_at is None:
             return "not_run"
         return "lost" if ended == "lost" else "cancelled"
+
+    def _why_not(self) -> str:
+        """Why code did not run: what verification found, or what was decided about it."""
+        is_refused = self._text(AttachmentType.execution_status) == REFUSED
+        return "".join(self._message) if is_refused else self._text(AttachmentType.code_error)
 
     def _all_notices(self) -> tuple[str, ...]:
         """All that a person should know, once each."""

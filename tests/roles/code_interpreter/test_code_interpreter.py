@@ -252,8 +252,8 @@ def test_edited_code_that_must_not_run_is_asked_about_again(tmp_path: Path) -> N
     )
 
     assert [request.code for request in requests] == ["print('as written')", *edits[:2]]
-    assert "'eval' is not allowed" in requests[1].reason
-    assert "SyntaxError" in requests[2].reason
+    assert "'eval' is not allowed" in requests[1].reasons[0]
+    assert "SyntaxError" in requests[2].reasons[0]
     assert listener.code_of_panel() == edits[2]
     assert listener.output() == "third\n"
     assert listener.statuses_of_panel() == ["gen", "exec", "done"]
@@ -275,9 +275,12 @@ def test_edited_code_that_must_not_run_does_not_run(tmp_path: Path, second: Appr
     post = chat_round.post_list[2]
     assert listener.output() == ""
     assert listener.statuses_of_panel() == ["gen", "error"]
-    assert attached(post, AttachmentType.reply_content) == listener.code_of_panel() == "eval('1')"
-    assert attached(post, AttachmentType.execution_status) == "NONE"
-    assert "'eval' is not allowed" in told(model, 2)
+    written = "print('as written')"
+    assert attached(post, AttachmentType.reply_content) == listener.code_of_panel() == written
+    assert attached(post, AttachmentType.execution_status) == "REFUSED"
+    assert attached(post, AttachmentType.verification) == "CORRECT", "it is not the model's fault"
+    assert "eval" not in told(model, 2)
+    assert "The user edited the code until it could not run." in told(model, 2)
 
 
 def test_the_panel_ends_when_the_round_does(tmp_path: Path) -> None:
@@ -319,7 +322,7 @@ def test_a_projects_prefix_is_part_of_the_code_and_may_do_what_models_may_not(
     assert attached(failed, AttachmentType.reply_content) == f"{prefix}\nprint(unit)\n1 / 0"
     assert "line 4" in attached(failed, AttachmentType.execution_result)
     assert json.dumps(f"{prefix}\nprint(unit)\n1 / 0") in told(model, 2)
-    assert "nobody can be asked" in attached(refused, AttachmentType.code_error)
+    assert "nobody can be asked" in refused.message
     assert attached(repeated, AttachmentType.reply_content) == listener.code_of_panel()
     assert listener.code_of_panel() == f"{prefix}\nprint('repeated', unit)"
     assert listener.output() == "kg\nrepeated kg\n"
@@ -346,8 +349,10 @@ def test_a_person_who_says_no_is_final(tmp_path: Path) -> None:
 
     refused = chat_round.post_list[2]
     assert refused.send_to == "Planner"
-    assert "Too risky." in told(model, 2)
-    assert attached(refused, AttachmentType.execution_status) == "NONE"
+    assert "The user refused to run this code. The user said: Too risky." in told(model, 2)
+    assert attached(refused, AttachmentType.execution_status) == "REFUSED"
+    assert attached(refused, AttachmentType.verification) == "NONE", "shell is not verified"
+    assert not refused.get_attachment(AttachmentType.code_error)
 
 
 @pytest.mark.parametrize(
@@ -526,10 +531,13 @@ def test_the_model_is_told_what_becomes_of_shell_code(tmp_path: Path) -> None:
         )
         return model.requests[0][0].content
 
-    refusing = prompt("deny", Approval("deny", always_allowed=["git status"]))
+    denying = prompt("deny", Approval("deny", always_allowed=["git status"]))
+    refusing = prompt("nobody", Approval(always_allowed=["git status"]))
     asking = prompt("ask", Approval(ask=lambda _: ApprovalAnswer(True)))
     trusting = prompt("auto", Approval("auto"))
 
+    assert "has forbidden all code" in denying
+    assert "These bash commands run" not in denying
     assert "are refused." in refusing
     assert "These bash commands run: git status." in refusing
     assert "A person has to approve" in asking

@@ -148,7 +148,7 @@ def test_code_of_the_agent_asks_and_can_be_edited(
     page = open_page(server.address)
     write(page, "Ask", "say hello")
     question = page.locator("#block-1 .question")
-    expect(question).to_contain_text("Run this bash code?")
+    expect(question).to_contain_text("Run block 1 (bash)?")
 
     question.get_by_role("button", name="Edit").click()
     page.get_by_label("The code, to be edited").fill("echo harmless")
