@@ -65,6 +65,7 @@ from taskweaver_ext.config.settings import (
     load_sandbox,
 )
 from taskweaver_ext.errors import ConfigError, SessionError
+from taskweaver_ext.machine.child_environment import EnvironmentRules, rules_of
 from taskweaver_ext.machine.forks import not_in_forks
 from taskweaver_ext.text.redaction import Redactor
 
@@ -91,6 +92,7 @@ class Environment(Closeable):
         env_id: str | None = None,
         python: str | None = None,
         env: Mapping[str, str] | None = None,
+        env_rules: EnvironmentRules | None = None,
         memory_limit: int | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         warm_start: bool = True,
@@ -114,7 +116,8 @@ class Environment(Closeable):
         Args:
             env_dir: Where session folders are made.
             python: The interpreter of the kernels; found by itself when None.
-            env: Variables for the kernels, besides the harmless ones of ours.
+            env: Variables for the kernels, besides those of ours that they may see.
+            env_rules: Which these are; None: as `service` says for code of agents.
             memory_limit: Bytes a kernel may allocate; beyond is a MemoryError.
             max_output_bytes: What one execution may write before it is stopped.
             warm_start: Fork kernels from a process that has imported what they need.
@@ -156,16 +159,20 @@ class Environment(Closeable):
         self._startup_scripts = StartupScripts(prelude, modules)
         self._tracing = variables.tracing()
         self._pool = KernelPool(max_kernels, idle_seconds)
+        service = service or load_execution_service()
+        self.env_rules = env_rules or rules_of(service)
+        """Which of our variables local kernels, and programs of their sessions, see."""
         settings = KernelSourceSettings(
             env_id=self.env_id,
             env_dir=self.env_dir,
             python=python,
             variables=dict(env or {}),
+            env_rules=self.env_rules,
             memory_limit=memory_limit,
             warm_start=warm_start,
             preload=preload,
             spare_kernels=spare_kernels,
-            service=service or load_execution_service(),
+            service=service,
             container=container,
             gateway=gateway,
             sandbox=sandbox or load_sandbox(),

@@ -386,8 +386,9 @@ class ExecutorRegistry(Closeable):
                 return RefusingExecutor(name, self._kernel.environment.env_mode)
             if place == "beside the kernel":
                 sites = SessionSites(self._kernel)
-            elif self._kernel.environment.guard:
-                sites = LocalSites(guard=True)
+            else:
+                environment = self._kernel.environment
+                sites = LocalSites(guard=environment.guard, rules=environment.env_rules)
         if name == "bash" and not fresh and not is_configured:
             return ShellExecutor(
                 self._cwd,

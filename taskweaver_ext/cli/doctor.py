@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -28,7 +28,11 @@ from taskweaver_ext.config import settings as config
 from taskweaver_ext.config.sandbox import PROTECTIONS
 from taskweaver_ext.errors import ConfigError, TaskWeaverError
 from taskweaver_ext.llm.model_settings import ModelSettings
-from taskweaver_ext.machine.child_environment import child_environment
+from taskweaver_ext.machine.child_environment import (
+    child_environment,
+    rules_of,
+    withheld_variables,
+)
 from taskweaver_ext.machine.interpreters import explain_why_unusable, find_python
 from taskweaver_ext.machine.owned_folders import remove_abandoned_folders
 from taskweaver_ext.session.folders import session_folders, size_of
@@ -43,6 +47,7 @@ TOO_LITTLE_DISK_BYTES = 64 << 20
 ENGINE_SECONDS = 3.0
 MUCH_KEPT_BYTES = 1 << 30
 
+_NOTHING = "nothing"
 _MARKS = {"ok": "ok  ", "warning": "warn", "failed": "FAIL"}
 
 
@@ -85,6 +90,7 @@ def command(project: Path | None, clean: bool, as_json: bool) -> int:
         "guard": _check_guard,
         "docker": lambda: _check_docker(project),
         "isolation": lambda: _check_isolation(project),
+        "variables": lambda: _check_variables(project),
         "model": lambda: _check_model(project),
         "sessions": lambda: _check_sessions(project),
     }
@@ -309,6 +315,30 @@ def _check_isolation(project: Path | None) -> Finding:
         " execution_service.kernel_mode to container to prevent both"
     )
     return Finding("ok", detail, advice)
+
+
+def _check_variables(project: Path | None) -> Finding:
+    """Say which variables are kept from code and programs, and why; never what they hold."""
+    try:
+        service = config.find_execution_service(project)
+    except ConfigError as error:
+        return Finding("warning", str(error))
+    code = _describe_withheld(withheld_variables(rules_of(service)))
+    programs = _describe_withheld(withheld_variables(rules_of(service, is_for_person=True)))
+    detail = f"kept from code of sessions: {code}. Kept from run and exec: {programs}"
+    advice = (
+        'execution_service.env_allow and env_deny in taskweaver_config.json, such as ["MYAPP_*"],'
+        " change that; secrets are always kept"
+    )
+    return Finding("ok", detail, advice if code != _NOTHING else "")
+
+
+def _describe_withheld(withheld: Mapping[str, str]) -> str:
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in withheld.items():
+        by_reason.setdefault(reason, []).append(name)
+    listed = (f"{', '.join(names)} ({reason})" for reason, names in sorted(by_reason.items()))
+    return "; ".join(listed) or _NOTHING
 
 
 def _check_model(project: Path | None) -> Finding:

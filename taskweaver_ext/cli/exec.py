@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -33,7 +34,7 @@ from taskweaver_ext.cli.language_table import describe_languages
 from taskweaver_ext.cli.run_view import Completion, JsonView, PlainView
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
-from taskweaver_ext.config.settings import load_execution_service
+from taskweaver_ext.config.settings import find_variable_names, load_execution_service
 from taskweaver_ext.errors import TaskWeaverError
 from taskweaver_ext.machine.owned_folders import disown_folder, make_owned_folder
 
@@ -199,7 +200,10 @@ def command(
         assert mode.program_sites is not None  # as those that --kernel offers
         seen = _find_folder(cwd, is_needed=mode.is_confined)
         try:
-            service = load_execution_service()
+            names = find_variable_names()
+            service = replace(
+                load_execution_service(), env_allow=names.env_allow, env_deny=names.env_deny
+            )
             sites, limits = stack.enter_context(mode.program_sites(seen, limits, service))
         except TaskWeaverError as error:
             raise _Failure(describe_missing_site(error)) from error

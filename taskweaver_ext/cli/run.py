@@ -23,7 +23,9 @@ from taskweaver_ext.cli.run_view import Completion, JsonView, PlainView
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.cli.standard_input import StandardInput, is_terminal
+from taskweaver_ext.config.settings import find_variable_names
 from taskweaver_ext.errors import SessionError
+from taskweaver_ext.machine.child_environment import rules_of
 from taskweaver_ext.machine.owned_folders import disown_folder, make_owned_folder
 
 _SESSION = "run"
@@ -65,7 +67,7 @@ class Script:
 @click.option(
     "--cwd",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where the code runs; here by default, and for a container a folder of its own.",
+    help="Where the code runs; here by default.",
 )
 @click.option(
     "--kernel",
@@ -187,7 +189,10 @@ class _Run:
         if cwd is None and KERNEL_MODES[mode].starts_here:
             cwd = Path.cwd()
         # A process to fork kernels from pays only where more than one is needed.
-        with Environment(folder, mode, python=python, warm_start=False) as self._environment:
+        rules = rules_of(find_variable_names(), is_for_person=True)
+        with Environment(
+            folder, mode, python=python, env_rules=rules, warm_start=False
+        ) as self._environment:
             self._environment.start_session(
                 _SESSION, session_dir=folder, cwd=cwd, on_late_output=self._view.show
             )

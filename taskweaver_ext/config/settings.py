@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar, get_type_hints
 
 from taskweaver_ext.config.console import ConsoleConfig
-from taskweaver_ext.config.data_files import parse_json
+from taskweaver_ext.config.data_files import parse_json, read_json
 from taskweaver_ext.config.reader import SettingsReader
 from taskweaver_ext.config.sandbox import SandboxSettings
 from taskweaver_ext.config.state_folder import default_places, history_file, state_folder
@@ -134,6 +134,11 @@ class ExecutionServiceConfig:
     unresponsive_seconds: float = field(default=60.0, metadata={"at_least": 1})
     """How long a kernel that lives may take to begin with code before it is replaced."""
     redact: bool = True
+    env_allow: tuple[str, ...] = ()
+    """Variables of ours that code sees besides those that programs need: names, or patterns such as
+    `MYAPP_*`. Keys, tokens and passwords are never among them."""
+    env_deny: tuple[str, ...] = ()
+    """Variables that it does not see, also of `run` and `exec`; wins over everything else."""
     """Whether sessions mask secrets in what code says: keys of the settings and of plugins, and
     what our variables keep from code."""
     redact_patterns: tuple[str, ...] = field(default=(), metadata={"check": _check_patterns})
@@ -368,6 +373,30 @@ def load_execution_service(environ: Mapping[str, str] | None = None) -> Executio
 def load_sandbox(environ: Mapping[str, str] | None = None) -> SandboxSettings:
     """Read what environment variables alone say about sandboxes; raises ConfigError."""
     return _load_section("sandbox", SandboxSettings, environ)
+
+def find_variable_names() -> ExecutionServiceConfig:
+    """Read what variables and the nearest project say about `env_allow` and `env_deny` alone.
+
+    For commands that use nothing else of a project, and work with one that is broken.
+
+    Raises:
+        ConfigError: What is said makes no sense.
+    """
+    folder = find_app_dir()
+    names = ("execution_service.env_allow", "execution_service.env_deny")
+    reader = SettingsReader(folder, dict.fromkeys(names, ""), {})
+    reader.add_environment(os.environ)
+    try:
+        values = read_json(folder / FILE_NAME)
+    except (OSError, ValueError):
+        values = None
+    if isinstance(values, dict):
+        said = {name: values[name] for name in names if name in values}
+        reader.add_named(str(folder / FILE_NAME), said)
+    section = reader.section("execution_service", ExecutionServiceConfig)
+    reader.raise_mistakes()
+    return section
+
 
 
 def _load_section(name: str, kind: type[_Section], environ: Mapping[str, str] | None) -> _Section:

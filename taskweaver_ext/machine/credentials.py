@@ -20,7 +20,7 @@ _HARMLESS_NAME = re.compile(
     r"TOKENS|STOP_TOKEN|TOKENI[SZ]|KEYWORD|KEYBOARD|KEYMAP|MONKEY|PUBLIC_KEY|GPG_KEY|KEY_?ID",
     re.IGNORECASE,
 )
-"""Names whose values are no secrets, though a child does not see them either."""
+"""Names whose values are no secrets, though an agent's code does not see them by itself."""
 
 _AGENT = re.compile("SSH_AUTH_SOCK|SSH_AGENT_PID|GPG_AGENT_INFO", re.IGNORECASE)
 """Doors to keys: a child must not have them, and there is nothing to hide in them."""
@@ -60,9 +60,16 @@ SHORTEST = 6
 """Values of secret names that are shorter are switches and numbers."""
 
 
-def is_secret_name(name: str) -> bool:
-    """Whether a variable or setting of this name is kept from others, whatever its value is."""
-    return bool(_SECRET_NAME.search(name) or _AGENT.search(name))
+def is_secret_name(name: str, *, ignores_harmless: bool = False) -> bool:
+    """Whether a variable or setting of this name is kept from others, whatever its value is.
+
+    Args:
+        ignores_harmless: Whether words that only look secret, as in `TOKENIZERS_PARALLELISM`, are
+            none: where a person wants the variable to be seen.
+    """
+    if _AGENT.search(name):
+        return True
+    return bool(_SECRET_NAME.search(_HARMLESS_NAME.sub("", name) if ignores_harmless else name))
 
 
 def holds_credentials(value: str) -> bool:

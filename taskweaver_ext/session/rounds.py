@@ -128,7 +128,8 @@ class Rounds:
             SessionError: The session's programs do not run on this machine.
         """
         command = chat_round.user_query
-        place = place_of(command, self._executor.shell_state(), self._executor.cwd)
+        service = self._context.config.execution_service
+        place = place_of(command, self._executor.shell_state(), self._executor.cwd, service)
         details: RoundStartExtra = {"kind": "run", "user_query": command}
         with self._telling(chat_round, details, raises=True):
             post = self._emitter.create_post_proxy(USER)

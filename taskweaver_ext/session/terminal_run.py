@@ -15,7 +15,12 @@ from typing import TypeAlias
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.ces.inside.spawner.process_tree import MARK
 from taskweaver_ext.ces.shell import ShellState
-from taskweaver_ext.machine.child_environment import child_environment, persons_environment
+from taskweaver_ext.config.settings import ExecutionServiceConfig
+from taskweaver_ext.machine.child_environment import (
+    child_environment,
+    rules_of,
+    variables_passed_on,
+)
 
 _OF_THE_SHELL_ALONE = (MARK, "_", "SHLVL")
 
@@ -46,15 +51,18 @@ UseTerminal: TypeAlias = Callable[[TerminalCommand], TerminalEnd]
 """Gives a command the terminal until it ends or is stopped."""
 
 
-def place_of(command: str, shell: ShellState | None, cwd: Path) -> TerminalCommand:
+def place_of(
+    command: str, shell: ShellState | None, cwd: Path, service: ExecutionServiceConfig
+) -> TerminalCommand:
     """Say where a command runs: where the shell is, with all but secrets and what it exports.
 
     Args:
         shell: None where it cannot be asked; then the session's folder and our variables count.
+        service: Says which variables are passed on besides, or not.
     """
-    environment = persons_environment()
+    environment = variables_passed_on(rules_of(service, is_for_person=True))
     if shell is not None:
-        given = child_environment()
+        given = child_environment(rules=rules_of(service))
         unset = given.keys() - shell.environment.keys()
         environment = {name: text for name, text in environment.items() if name not in unset}
         exported = shell.environment.items()

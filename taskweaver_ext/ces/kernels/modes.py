@@ -35,7 +35,13 @@ from taskweaver_ext.ces.sandbox.sandbox import refuse_folder
 from taskweaver_ext.config.sandbox import SandboxSettings
 from taskweaver_ext.config.settings import EnvMode as EnvMode
 from taskweaver_ext.config.settings import ExecutionServiceConfig, load_sandbox
-from taskweaver_ext.machine.child_environment import child_environment, granted_by_name
+from taskweaver_ext.machine.child_environment import (
+    FOR_AGENTS,
+    EnvironmentRules,
+    child_environment,
+    granted_by_name,
+    rules_of,
+)
 from taskweaver_ext.machine.interpreters import environment_of, find_python
 
 if TYPE_CHECKING:
@@ -52,6 +58,7 @@ class KernelSourceSettings:
     python: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     memory_limit: int | None = None
+    env_rules: EnvironmentRules = FOR_AGENTS
     warm_start: bool = True
     preload: Sequence[str] = ()
     spare_kernels: int = 0
@@ -122,8 +129,9 @@ class LocalKernels:
         return start_kernel(self._make_host("", Path("/"), python, environment))
 
     def _interpreter(self, cwd: Path) -> tuple[str, dict[str, str]]:
-        environment = child_environment(self._settings.variables)
-        python = find_python(self._settings.python, cwd, environment)
+        settings = self._settings
+        environment = child_environment(settings.variables, rules=settings.env_rules)
+        python = find_python(settings.python, cwd, environment)
         return python, environment_of(python, environment)
 
     def _make_host(
@@ -259,18 +267,19 @@ class GatewayKernels:
 
 @contextlib.contextmanager
 def _programs_here(
-    _cwd: Path, limits: ProgramLimits, _service: ExecutionServiceConfig
+    _cwd: Path, limits: ProgramLimits, service: ExecutionServiceConfig
 ) -> Iterator[tuple[ProgramSites, ProgramLimits]]:
-    yield LocalSites(), limits
+    yield LocalSites(rules=rules_of(service, is_for_person=True)), limits
 
 
 @contextlib.contextmanager
 def _programs_in_sandbox(
-    cwd: Path, limits: ProgramLimits, _service: ExecutionServiceConfig
+    cwd: Path, limits: ProgramLimits, service: ExecutionServiceConfig
 ) -> Iterator[tuple[ProgramSites, ProgramLimits]]:
     sizes = {name: getattr(limits, name) for name in ("memory_bytes", "cpu_seconds", "file_bytes")}
     given = {name: size for name, size in sizes.items() if size is not None}
-    sites = ProgramSandbox(cwd, replace(load_sandbox(), **given))
+    rules = rules_of(service, is_for_person=True)
+    sites = ProgramSandbox(cwd, replace(load_sandbox(), **given), rules=rules)
     try:
         yield sites, ProgramLimits()
     finally:

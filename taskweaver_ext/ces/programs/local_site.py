@@ -23,7 +23,11 @@ from taskweaver_ext.ces.programs.orphan_killer import ORPHAN_KILLER
 from taskweaver_ext.ces.programs.process_output import ReadEnd
 from taskweaver_ext.ces.programs.site import ProcessSettings, ProgramFolder
 from taskweaver_ext.ces.sandbox.sandbox import restriction_command
-from taskweaver_ext.machine.child_environment import child_environment
+from taskweaver_ext.machine.child_environment import (
+    FOR_AGENTS,
+    EnvironmentRules,
+    child_environment,
+)
 from taskweaver_ext.machine.owned_folders import make_owned_folder
 from taskweaver_ext.machine.private_files import open_private
 from taskweaver_ext.machine.tool_versions import ToolVersion, find_versions
@@ -183,8 +187,9 @@ class LocalSite:
 class LocalSites:
     """This machine, always."""
 
-    def __init__(self, *, guard: bool = False) -> None:
-        """With `guard`, programs cannot look into other processes."""
+    def __init__(self, *, guard: bool = False, rules: EnvironmentRules = FOR_AGENTS) -> None:
+        """With `guard`, programs cannot look into other processes; `rules` say what they see."""
+        self._rules = rules
         self._site = LocalSite(restriction_command("guard") if guard else ())
 
     def working_directory(self, path: str | Path | None) -> Path:
@@ -195,8 +200,8 @@ class LocalSites:
             return Path(path or "")
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """The harmless variables of ours, and these."""
-        return child_environment(variables)
+        """Those of ours that programs may see, and these."""
+        return child_environment(variables, rules=self._rules)
 
     def use(self) -> AbstractContextManager[LocalSite]:
         """It is always there."""

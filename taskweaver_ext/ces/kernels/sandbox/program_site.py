@@ -19,7 +19,12 @@ from taskweaver_ext.ces.programs.process_output import ReadEnd
 from taskweaver_ext.ces.programs.site import ProcessSettings, ProgramSite
 from taskweaver_ext.ces.sandbox.sandbox import restriction_command, variables_for
 from taskweaver_ext.config.sandbox import SandboxSettings
-from taskweaver_ext.machine.child_environment import child_environment, variables_for_programs
+from taskweaver_ext.machine.child_environment import (
+    FOR_AGENTS,
+    EnvironmentRules,
+    child_environment,
+    variables_for_programs,
+)
 from taskweaver_ext.machine.tool_versions import ToolVersion, find_versions
 
 
@@ -169,8 +174,11 @@ class SandboxedSite(LocalSite):
 class ProgramSandbox:
     """`ProgramSites` with a sandbox of their own, made for the first program."""
 
-    def __init__(self, cwd: Path, settings: SandboxSettings) -> None:
+    def __init__(
+        self, cwd: Path, settings: SandboxSettings, *, rules: EnvironmentRules = FOR_AGENTS
+    ) -> None:
         self._cwd = cwd
+        self._rules = rules
         self._settings = settings
         self._lock = threading.Lock()
         self._sandbox: RunningSandbox | None = None
@@ -189,7 +197,7 @@ class ProgramSandbox:
         with self._lock:
             if self._sandbox is None:
                 self._sandbox = open_sandbox(self._cwd, self._settings)
-        yield SandboxedSite(self._sandbox, self._cwd, child_environment())
+        yield SandboxedSite(self._sandbox, self._cwd, child_environment(rules=self._rules))
 
     def close(self) -> None:
         """End the sandbox, with all that runs in it."""
