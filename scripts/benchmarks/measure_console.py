@@ -1,4 +1,4 @@
-"""The chat's console: what showing a flood costs, and what an idle chat costs."""
+"""The chat's console: what showing a flood and an idle chat cost, and how soon a line is seen."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import select
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from scripts.benchmarks.measure_output import short_prints
 from scripts.benchmarks.peers import OurPeer, ignore, started
 from scripts.benchmarks.processes import context_switches
 from scripts.benchmarks.rows import LOCAL, OURS, Row, at_most, interleave
+from scripts.benchmarks.stage_clock import PRINT_STAMPS, STAGES, StageClock
 from taskweaver_ext import TaskWeaverApp
 from taskweaver_ext.console.chat import WELCOME
 from taskweaver_ext.console.display import MAX_UPDATES_PER_SECOND, Display
@@ -30,6 +32,10 @@ _READY_SECONDS = 60.0
 _SETTLE_SECONDS = 2.5
 """After a key prompt_toolkit wakes up once more, for keys that come as several bytes."""
 _IDLE_SECONDS = 2.0
+_PRINTS = 300
+_PRINT_SECONDS = 0.02
+_LONGEST = 64
+"""Of what is looked for in a stream, and may be cut in two."""
 
 
 class _CountingScreen(TerminalScreen):
@@ -43,8 +49,9 @@ class _CountingScreen(TerminalScreen):
 
 
 def measure_console(bench: Bench) -> Iterator[Row]:
-    """A flood of lines on a terminal, and a chat that waits for its user."""
+    """A flood of lines on a terminal, a line now and then, and a chat that waits for its user."""
     yield from _flood_rows(bench)
+    yield from _latency_rows(bench)
     yield _idle_row(bench)
 
 
@@ -95,6 +102,43 @@ def _flood_rows(bench: Bench) -> Iterator[Row]:
     )
 
 
+def _latency_rows(bench: Bench) -> Iterator[Row]:
+    """From `print` to what a terminal is sent, and how long each stage takes."""
+    project = bench.folder / "latency"
+    project.mkdir()
+    stages = StageClock()
+    with (
+        TaskWeaverApp(project, {"workspace.workspace_path": "kept"}) as app,
+        _watched_terminal(stages) as terminal,
+        stages.listening(),
+    ):
+        session = app.get_session()
+        session.run_code("python", "pass")
+        screen = TerminalScreen(terminal)
+        display = Display(screen, Transcript(*screen.size(), Painter(has_color=True)))
+        code = PRINT_STAMPS.format(count=_PRINTS, pause=_PRINT_SECONDS)
+        display.run(lambda: session.run_code("python", code, display.inbox), lambda: None)
+        stages.wait_for(_PRINTS, _READY_SECONDS)
+    for percentile, bound in ((50, 20.0), (95, 40.0)):
+        yield Row(
+            name="console",
+            title=f"print to screen at {1 / _PRINT_SECONDS:g} a second, p{percentile}",
+            unit="ms",
+            samples={OURS: stages.milliseconds(None, "screen")},
+            percentile=percentile,
+            goals=[at_most(bound)],
+        )
+    before: str | None = None
+    for stage, title in STAGES.items():
+        yield Row(
+            name="console",
+            title=f"the same: share of {title}",
+            unit="ms",
+            samples={OURS: stages.milliseconds(before, stage)},
+        )
+        before = stage
+
+
 def _idle_row(bench: Bench) -> Row:
     command = shutil.which("taskweaver-ext", path=str(Path(sys.executable).parent))
     if command is None:
@@ -125,6 +169,27 @@ def _drained_terminal() -> Iterator[int]:
         drain.kill()
         drain.wait()
         os.close(theirs)
+
+
+@contextlib.contextmanager
+def _watched_terminal(stages: StageClock) -> Iterator[int]:
+    """A terminal whose other end is read by a thread that notes what comes when."""
+    ours, theirs = pty.openpty()
+
+    def read() -> None:
+        rest = ""
+        with contextlib.suppress(OSError):  # closed at the other end
+            while data := os.read(ours, 1 << 16):
+                rest = stages.note("screen", rest + data.decode(errors="replace"))[-_LONGEST:]
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    try:
+        yield theirs
+    finally:
+        os.close(theirs)
+        thread.join(_READY_SECONDS)
+        os.close(ours)
 
 
 @contextlib.contextmanager

@@ -2,8 +2,9 @@
 
 The caller's thread (the main one) draws and asks; the work is done on a thread of its own.
 It wakes when there is something to show, and while work goes on to turn the spinner;
-when nothing runs, nothing wakes at all. At most `MAX_UPDATES_PER_SECOND` times a second the
-screen changes, the first time after quiet at once.
+when nothing runs, nothing wakes at all. What comes after quiet is shown at once; then the screen
+changes at most `MAX_UPDATES_PER_SECOND` times a second, or, while it is only a line of output
+now and then, as often as twice that.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ from taskweaver_ext.events.types import (
 
 MAX_UPDATES_PER_SECOND = 30
 _UPDATE_SECONDS = 1 / MAX_UPDATES_PER_SECOND
+_LIGHT_UPDATE_SECONDS = _UPDATE_SECONDS / 2
+_LIGHT_CHARS = 500
+"""Showing no more output than this costs next to nothing."""
 _SPINNER_SECONDS = 0.125
 _EXPANDED_ROWS_PER_UPDATE = 500
 
@@ -71,6 +75,9 @@ class Display:
         self._began = 0.0
         self._drawn_at = 0.0
         self._is_stale = False
+        self._is_light = True
+        """Whether what is not drawn yet is little output, and nothing else."""
+        self._new_chars = 0
         self._has_ended = False
         self._asked: Question | None = None
         self._is_expanding = False
@@ -96,7 +103,7 @@ class Display:
                 self._receive(self.inbox.receive(self._wait_seconds()))
                 while self._questions and not self._has_ended:
                     self._ask(self._questions.pop(0), on_question_refused)
-                if time.monotonic() - self._drawn_at >= _UPDATE_SECONDS:
+                if time.monotonic() >= self._next_draw:
                     self.draw()
         finally:
             self.settle()
@@ -114,6 +121,7 @@ class Display:
         self._screen.update(self.transcript.pop_rows(), live)
         self._drawn_at = time.monotonic()
         self._is_stale = False
+        self._is_light, self._new_chars = True, 0
 
     def settle(self) -> None:
         """Show all that is left, and no live rows."""
@@ -215,13 +223,24 @@ class Display:
 
     def _wait_seconds(self) -> float | None:
         if self._is_stale:
-            return max(0.001, self._drawn_at + _UPDATE_SECONDS - time.monotonic())
+            return max(0.001, self._next_draw - time.monotonic())
         return _SPINNER_SECONDS if self._has_spinner else None
+
+    @property
+    def _next_draw(self) -> float:
+        """When the screen may change again."""
+        return self._drawn_at + (_LIGHT_UPDATE_SECONDS if self._is_light else _UPDATE_SECONDS)
+
+    def _weigh(self, event: TaskWeaverEvent) -> None:
+        self._new_chars += len(event.msg)
+        is_output = event.t is PostEventType.post_execution_output
+        self._is_light = self._is_light and is_output and self._new_chars <= _LIGHT_CHARS
 
     def _receive(self, item: Item | None) -> None:
         self._is_stale = self._is_stale or item is not None
         match item:
             case TaskWeaverEvent():
+                self._weigh(item)
                 self.transcript.resize(*self._screen.size())  # its rows are made for good
                 self.transcript.handle(item)
                 if _ends_execution(item):
