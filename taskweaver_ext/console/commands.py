@@ -136,7 +136,8 @@ class Commands:
     def _sessions(self, _arguments: str) -> None:
         sessions = list_sessions(self._runner.source.workspace)
         current = self._runner.session.session_id
-        self._say("\n".join(session_table(sessions, current=current)))
+        width = self._runner.display.transcript.width
+        self._say("\n".join(session_table(sessions, current=current, width=width)), indent=4)
 
     def _resume(self, arguments: str) -> None:
         current = self._runner.session.session_id
@@ -146,9 +147,10 @@ class Commands:
             if one.round_count and one.session_id != current
         ]
         if not arguments and len(others) != 1:
-            table = session_table(others, is_numbered=True)
+            width = self._runner.display.transcript.width
+            table = session_table(others, is_numbered=True, width=width)
             advice = "/resume NUMBER or ID continues one." if others else "There is no other one."
-            self._say("\n".join([*(table if others else ()), advice]))
+            self._say("\n".join([*(table if others else ()), advice]), indent=4)
             return
         chosen = arguments or "1"
         if len(chosen) < 4 and chosen.isdecimal() and 0 < int(chosen) <= len(others):
