@@ -32,6 +32,7 @@ from taskweaver_ext.session.export.import_bundle import ImportedSession, import_
 from taskweaver_ext.session.folders import remove_old_folders
 from taskweaver_ext.session.parts import SessionParts
 from taskweaver_ext.session.session import Session
+from taskweaver_ext.session.working_folder import FolderWish, current_folder
 from taskweaver_ext.text.redaction import Redactor
 from taskweaver_ext.traces.traces import ModelIdentity, NoTraces, Traces
 
@@ -113,6 +114,14 @@ class ModelPool:
             return self.find("").name
         except ConfigError as error:
             return f"cannot be used: {error}"
+
+    def name(self) -> str | None:
+        """Return which model answers, in a few words; None: none is set. None is made for it."""
+        try:
+            identity = self.identify("")
+        except ConfigError as error:
+            return None if str(error) == NO_MODEL else f"cannot be used: {error}"
+        return f"{identity.model or 'as the server chooses'} ({identity.provider})"
 
     def close(self) -> None:
         """Let go of the models that were made here."""
@@ -271,6 +280,10 @@ class TaskWeaverApp(Closeable):
         """Return in one line which model answers, or what is to be done about it."""
         return self._injector.get(ModelPool).describe()
 
+    def name_model(self) -> str | None:
+        """Return which model answers, in a few words; None: none is set."""
+        return self._injector.get(ModelPool).name()
+
     @property
     def redactor(self) -> Redactor:
         """Masks the project's secrets."""
@@ -282,7 +295,11 @@ class TaskWeaverApp(Closeable):
         return self._injector.get(Environment)
 
     def get_session(
-        self, session_id: str | None = None, *, approval: Approval | None = None
+        self,
+        session_id: str | None = None,
+        *,
+        approval: Approval | None = None,
+        cwd: str | Path | None = None,
     ) -> Session:
         """Return a session: the one with that id if it is open or on the disk, else a new one.
 
@@ -291,17 +308,21 @@ class TaskWeaverApp(Closeable):
 
         Args:
             approval: What a new session may run without asking.
+            cwd: The folder in which its code works; by default where it worked before, and of a
+                new session as `session.cwd` says. Nothing but code and the files that are given to
+                the session changes anything there.
 
         Raises:
             SessionError: The application has been closed, or another process has the session open,
                 or what is on the disk cannot be continued.
-            ConfigError: The settings name an unknown role, or a language that makes no sense.
+            ConfigError: The settings name an unknown role, or a language that makes no sense, or
+                the folder cannot be used.
         """
         with self._lock:
             if self._is_closed:
                 raise SessionError("This application has been closed.")
             if session_id is not None and session_id in self._sessions:
-                return self._sessions[session_id]
+                return _working_in(self._sessions[session_id], cwd)
             parts = self._injector.get(SessionParts)
             if approval is None:
                 interpreter = self.config.code_interpreter
@@ -310,12 +331,25 @@ class TaskWeaverApp(Closeable):
                     scope=interpreter.approval_scope,
                     always_allowed=interpreter.always_allowed,
                 )
-            session = Session(
-                session_id or _new_session_id(), parts, approval=approval, on_end=self._forget
-            )
+            session_id = session_id or _new_session_id()
+            wish = self._folder_wish(session_id, cwd)
+            session = Session(session_id, parts, approval=approval, wish=wish, on_end=self._forget)
             self._sessions[session.session_id] = session
             self._unended.add(session)
             return session
+
+    def _folder_wish(self, session_id: str, cwd: str | Path | None) -> FolderWish:
+        """Say where a session is to work; what confined code would reach of ours is refused."""
+        session_dir = self.config.workspace.workspace_path / "sessions" / session_id
+        mode = KERNEL_MODES[self.config.execution_service.kernel_mode]
+        here = None
+        if self.config.session.cwd == "here" and mode.starts_here:
+            here = current_folder()
+        return FolderWish(
+            cwd=None if cwd is None else Path(cwd).expanduser(),
+            here=here,
+            check=lambda folder: self.environment.check_folder(folder, session_dir),
+        )
 
     def import_session(self, path: str | Path) -> ImportedSession:
         """Take a session back that was exported as a bundle; `get_session` continues it.
@@ -402,6 +436,16 @@ def _make_traces(settings: TracingConfig, models: ModelPool) -> Traces:
             " extra otel (pip install 'taskweaver_ext[otel]'), or turn the setting off."
         ) from None
     return OpenTelemetryTraces(models.identify, has_contents=settings.contents)
+
+
+def _working_in(session: Session, cwd: str | Path | None) -> Session:
+    """Return an open session, if it works where it is wanted to."""
+    if cwd is not None and Path(cwd).expanduser().absolute() != session.cwd:
+        raise SessionError(
+            f"Session {session.session_id!r} is open and works in {session.cwd}. Stop it before it"
+            " is continued in another folder."
+        )
+    return session
 
 
 def _is_unset(settings: ModelSettings) -> bool:

@@ -21,7 +21,7 @@ from scripts.benchmarks.processes import context_switches
 from scripts.benchmarks.rows import LOCAL, OURS, Row, at_most, interleave
 from scripts.benchmarks.stage_clock import PRINT_STAMPS, STAGES, StageClock
 from taskweaver_ext import TaskWeaverApp
-from taskweaver_ext.console.chat import WELCOME
+from taskweaver_ext.chat.introduction import WELCOME
 from taskweaver_ext.console.display import MAX_UPDATES_PER_SECOND, Display
 from taskweaver_ext.console.rows import Painter
 from taskweaver_ext.console.screen import TerminalScreen

@@ -225,9 +225,7 @@ class Environment(Closeable):
         folder = SessionFolder.prepare(
             self.env_dir, session_id, session_dir, cwd, prepare_own_cwd=self._prepare_own_cwd
         )
-        self._mode.check_folder(folder.cwd)
-        if self._mode.is_confined:
-            refuse_to_share(folder.path, folder.cwd)
+        self.check_folder(folder.cwd, folder.path)
         source, traces_messages = self._source, self._tracing.messages
 
         def start_kernel() -> StartedKernel:
@@ -267,6 +265,17 @@ class Environment(Closeable):
                     del self._sessions[session_id]
             session.stop()
             raise
+
+    def check_folder(self, cwd: Path, session_dir: Path) -> None:
+        """Find out, before a session is started, whether its code may be given a folder.
+
+        Raises:
+            ConfigError: It holds what code is to be kept from.
+            SessionError: It holds the session's records.
+        """
+        self._mode.check_folder(cwd)
+        if self._mode.is_confined:
+            refuse_to_share(session_dir, cwd)
 
     def execute_code(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from taskweaver_ext.app import TaskWeaverApp
+from taskweaver_ext.chat.introduction import CODE_RUNS_IN_FULL, introduction
 from taskweaver_ext.config.settings import find_app_dir
 from taskweaver_ext.demo import make_demo_app
 from taskweaver_ext.session.saved import find_session
@@ -16,39 +17,61 @@ from taskweaver_ext.session.session import Session
 class ProjectSessions:
     """Makes the sessions of an application, and describes them."""
 
-    def __init__(self, app: TaskWeaverApp, find_template: Callable[[], Path]) -> None:
+    def __init__(
+        self,
+        app: TaskWeaverApp,
+        find_template: Callable[[], Path],
+        *,
+        cwd: Path | None = None,
+        program: str = "taskweaver-ext",
+    ) -> None:
         """Make sessions of an application.
 
         Args:
             find_template: Finds the project whose plugins the demonstration uses.
+            cwd: Where code of new sessions works, and of the first one that is opened; None: as
+                the settings say.
+            program: What a person types to run us.
         """
         self._app = app
         self._find_template = find_template
+        self._cwd = cwd
+        self._program = program
+
+    def open_first(self, resume: str | None = None) -> Session:
+        """Open the session that a frontend begins with: a new one, or one to be continued.
+
+        Raises:
+            SessionError: It cannot be continued.
+            ConfigError: Code cannot work in the folder.
+        """
+        return self.create() if resume is None else self.resume(resume, self._cwd)
 
     def create(self) -> Session:
-        """Make a new session."""
-        return self._app.get_session()
+        """Make a new session; raises ConfigError if code cannot work in its folder."""
+        return self._app.get_session(cwd=self._cwd)
 
     @property
     def workspace(self) -> Path:
         """Where the sessions of the project are."""
         return self._app.config.workspace.workspace_path
 
-    def resume(self, id_or_prefix: str) -> Session:
-        """Continue a session that is on the disk.
+    def resume(self, id_or_prefix: str, cwd: Path | None = None) -> Session:
+        """Continue a session that is on the disk, in another folder if one is named.
 
         Raises:
             SessionError: There is none of that id, it cannot be read, or another process has it.
         """
-        return self._app.get_session(find_session(self.workspace, id_or_prefix).session_id)
+        session_id = find_session(self.workspace, id_or_prefix).session_id
+        return self._app.get_session(session_id, cwd=cwd)
 
     def how_to_resume(self, session: Session) -> str:
         """Return the command that continues a session another time, from the same folder."""
-        return f"taskweaver-ext chat{self._project_option} --resume {session.session_id}"
+        return f"{self._program} chat{self._project_option} --resume {session.session_id}"
 
     def how_to_get_variables(self, session: Session, has_snapshot: bool) -> str:
         """Return in a line how the variables of a continued session can be had again."""
-        replay = f"taskweaver-ext sessions replay{self._project_option} {session.session_id}"
+        replay = f"{self._program} sessions replay{self._project_option} {session.session_id}"
         again = f"`{replay} --snapshot` runs its code again and saves them"
         if has_snapshot:
             return f"/restore (or --with-variables) brings back what /snapshot saved; {again}."
@@ -64,14 +87,21 @@ class ProjectSessions:
         demo = make_demo_app(self._find_template() / "plugins", self._app.config.app_base_dir)
         return demo.get_session(), demo.close
 
+    def introduce(self, session: Session, columns: int) -> str:
+        """Return what a person reads first: folder, model, and where code runs."""
+        mode = self._app.config.execution_service.kernel_mode
+        return introduction(session.cwd, self._app.name_model(), mode, columns)
+
     def describe(self, session: Session) -> list[tuple[str, str]]:
         """Return what `/info` shows: names and values."""
         config = self._app.config
         return [
             ("project", str(config.app_base_dir)),
-            ("folder", str(session.session_dir)),
+            ("folder", str(session.cwd)),
+            ("records", str(session.session_dir)),
             ("model", self._app.describe_model()),
             ("kernel", config.execution_service.kernel_mode),
+            ("code", CODE_RUNS_IN_FULL[config.execution_service.kernel_mode]),
             ("plugins", ", ".join(plugin.name for plugin in session.plugins) or "none"),
             ("used", session.usage.describe()),
         ]

@@ -2,7 +2,7 @@
 
 Lines are UTF-8 and end with a newline. Ours are plain ASCII, and each has one of three keys:
 
-    {"protocol":1,"session_id":"…"}                 the first line, and no other
+    {"protocol":1,"session_id":"…","cwd":"…"}       the first line, and no other
     {"event":"…","seq":1,"at":…,…}                  what happens; `event_from_json` reads it
     {"reply":"…","command":"…","id":…,…}            what becomes of a command
 
@@ -11,6 +11,7 @@ Commands are the names below with their fields, such as
 yours to choose, and every reply to the command carries it; it may be left out.
 
     send_message        message, files=[paths]      have the agent answer; takes time
+    add_files           files=[paths]               place files where code can open them; takes time
     run_code            language, code              run what a person typed; takes time
     interrupt           kill=false                  stop what runs; `kill` gives up its variables
     answer              question_id, outcome, text="" answer a `session_question` event
@@ -36,7 +37,7 @@ makes no sense, is longer than 4 MiB or is not UTF-8 is refused and costs nothin
     accepted    of a round: `round_id`, as in its events
     done        send_message: round_id, state (finished, failed, cancelled), is_done, answer, error,
                 usage; run_code: round_id, execution_id, status, error; interrupt: was_running;
-                otherwise empty
+                add_files: files (their names in the working folder); otherwise empty
 
 With `--resume ID` a session of an earlier process goes on: its events are numbered on, and those
 of before are left out (`taskweaver-ext sessions show ID --json` has them).
@@ -79,7 +80,15 @@ class SendMessage:
 
     message: str
     files: list[str] = field(default_factory=list)
-    """Paths; copied into the session's working folder first."""
+    """Paths; placed in the session's working folder first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddFiles:
+    """Place files in the working folder; the agent is told with the next message."""
+
+    files: list[str]
+    """Paths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +181,7 @@ class Stop:
 
 Command: TypeAlias = (
     SendMessage
+    | AddFiles
     | RunCode
     | Interrupt
     | Answer
@@ -187,6 +197,7 @@ Command: TypeAlias = (
 )
 COMMANDS: Mapping[str, type[Command]] = {
     "send_message": SendMessage,
+    "add_files": AddFiles,
     "run_code": RunCode,
     "interrupt": Interrupt,
     "answer": Answer,

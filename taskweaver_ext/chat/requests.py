@@ -23,7 +23,7 @@ COMMANDS = {
     "reset": "begin a new session: conversation, variables and shell",
     "sessions": "show the sessions of the project",
     "resume": "[ID]  continue another session in place of this one",
-    "load": "FILE  give files to the session",
+    "load": "FILE...  place files where code can open them",
     "save": "[FILE]  save the transcript of the session",
     "export": "[--force] FILE  write the session as .ipynb, .md, .html or .zip",
     "snapshot": "[FILE]  save the Python variables",
@@ -51,6 +51,14 @@ ALIASES = {
 }
 
 
+LEAVING: dict[Mode, tuple[str, ...]] = {
+    "agent": ("exit", "quit", "bye", "exit()", "quit()"),
+    "python": ("exit", "quit", "exit()", "quit()"),
+    "shell": ("exit", "logout"),
+}
+"""Lines that leave, as they do in the programs that people know."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What a line asks for."""
@@ -73,6 +81,8 @@ def parse_request(line: str, mode: Mode) -> Request:
         code = line.strip("\n").lstrip().lstrip(text[0] if kind == "python" else "")
         code = code[1:] if kind == "shell" else code
         return Request(kind, code.removeprefix(" ").rstrip())
+    if text in LEAVING[mode]:
+        return Request("command", "", "exit")
     if text[0] == "/":
         name, _, arguments = text[1:].partition(" ")
         name = ALIASES.get(name, name)

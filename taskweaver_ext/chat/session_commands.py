@@ -45,6 +45,9 @@ def begin(session: Session, command: Command) -> Outcome | Begun:
         case protocol.RunCode():
             run = session.submit_code(command.language, command.code, repeats=command.repeats)
             return Begun(lambda: _outcome_of_run(run), run.id)
+        case protocol.AddFiles():
+            files = command.files
+            return Begun(lambda: {"files": session.add_files(files)})
         case protocol.UpdateSessionVar():
             variables = command.variables
             return Begun(lambda: _done(lambda: session.update_session_var(variables)))

@@ -12,7 +12,8 @@ from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.cli.init import find_template
-from taskweaver_ext.cli.kernel_place import UNWATCHED, say_where_code_runs
+from taskweaver_ext.cli.kernel_place import HERE, UNWATCHED, say_where_code_runs
+from taskweaver_ext.cli.program_name import program_name
 from taskweaver_ext.cli.project_log import logging_to_project
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
@@ -36,6 +37,7 @@ def answer_request(
     *,
     files: Sequence[Path],
     kernel: str | None,
+    cwd: Path | None = None,
     approve: ApprovalMode,
     resume: str | None = None,
 ) -> int:
@@ -44,16 +46,20 @@ def answer_request(
     answers: list[str] = []
     is_live = sys.stderr.isatty() and not variables.has_simple_terminal()
     with contextlib.ExitStack() as stack:
-        app = stack.enter_context(TaskWeaverApp(project, arguments=arguments, defaults=UNWATCHED))
+        app = stack.enter_context(
+            TaskWeaverApp(project, arguments=arguments, defaults={**HERE, **UNWATCHED})
+        )
         stack.enter_context(logging_to_project(app.config.logging, lambda: app.redactor))
         say_where_code_runs(app.config)
         signals = stack.enter_context(SignalWatch())
-        runner = _make_runner(app, answers, is_live=is_live)
+        runner = _make_runner(app, cwd, answers, is_live=is_live)
         if is_live:
             stack.enter_context(echo_off(runner.display.suspend_soon))
         runner.start(signals.pass_to, resume)
         stack.callback(runner.close)
-        runner.files += [path.absolute() for path in files]
+        runner.say_folder_problem()
+        if files:
+            runner.add_files([path.absolute() for path in files])
         runner.session.settings.set_approval(approve)
         chat_round = runner.ask_agent(text)
         runner.say_how_to_resume()
@@ -63,7 +69,9 @@ def answer_request(
     return EXIT_DONE if chat_round.is_done else EXIT_FAILED
 
 
-def _make_runner(app: TaskWeaverApp, answers: list[str], *, is_live: bool) -> RequestRunner:
+def _make_runner(
+    app: TaskWeaverApp, cwd: Path | None, answers: list[str], *, is_live: bool
+) -> RequestRunner:
     encoding = sys.stderr.encoding
     screen = TerminalScreen(_STDERR, encoding) if is_live else PlainScreen(_STDERR, encoding)
     transcript = Transcript(
@@ -74,7 +82,9 @@ def _make_runner(app: TaskWeaverApp, answers: list[str], *, is_live: bool) -> Re
         on_answer=answers.append,
     )
     display = Display(screen, transcript, has_spinner=is_live)
-    return RequestRunner(ProjectSessions(app, find_template), display, can_ask=False)
+    return RequestRunner(
+        ProjectSessions(app, find_template, cwd=cwd, program=program_name()), display, can_ask=False
+    )
 
 
 def _show(answers: list[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from taskweaver_ext.cli.options import kernel_option, project_option
+from taskweaver_ext.cli.options import cwd_option, kernel_option, project_option
 from taskweaver_ext.config.settings import ApprovalMode
 
 
@@ -23,6 +23,7 @@ from taskweaver_ext.config.settings import ApprovalMode
     help="Give a file to the session; may be repeated.",
 )
 @kernel_option
+@cwd_option("Where code works; here by default, and with --resume where the session did.")
 @click.option(
     "--approve",
     type=click.Choice(["ask", "auto", "deny"]),
@@ -38,6 +39,7 @@ def command(
     project: Path | None,
     files: tuple[Path, ...],
     kernel: str | None,
+    cwd: Path | None,
     approve: ApprovalMode,
     resume: str | None,
     as_json: bool,
@@ -59,4 +61,6 @@ def command(
     else:
         from taskweaver_ext.cli.answer_request import answer_request
 
-    return answer_request(text, project, files=files, kernel=kernel, approve=approve, resume=resume)
+    return answer_request(
+        text, project, files=files, kernel=kernel, cwd=cwd, approve=approve, resume=resume
+    )

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from taskweaver_ext.cli.options import kernel_option, project_option
+from taskweaver_ext.cli.options import cwd_option, kernel_option, project_option
 
 
 @click.command(short_help="Talk to the agent, run Python and shell, and watch it all.")
 @project_option
 @kernel_option
+@cwd_option("Where code works; here by default, and with --resume where the session did.")
 @click.option(
     "--resume",
     metavar="[ID]",
@@ -31,6 +32,7 @@ from taskweaver_ext.cli.options import kernel_option, project_option
 def command(
     project: Path | None,
     kernel: str | None,
+    cwd: Path | None,
     resume: str | None,
     with_variables: bool,
     trust: bool,
@@ -57,7 +59,7 @@ def command(
             raise click.UsageError("With --json, --resume needs the ID of a session.")
         if with_variables:
             raise click.UsageError("--with-variables does not go with --json.")
-        return chat_as_json(project, kernel, resume)
+        return chat_as_json(project, kernel, resume, cwd)
     from taskweaver_ext.cli.open_chat import open_chat
 
-    return open_chat(project, kernel, resume, with_variables=with_variables, trust=trust)
+    return open_chat(project, kernel, resume, cwd=cwd, with_variables=with_variables, trust=trust)

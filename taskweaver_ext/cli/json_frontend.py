@@ -8,13 +8,15 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.chat.protocol import MAX_LINE_BYTES
 from taskweaver_ext.cli.init import find_template
-from taskweaver_ext.cli.kernel_place import UNWATCHED, say_where_code_runs
+from taskweaver_ext.cli.kernel_place import HERE, UNWATCHED, say_where_code_runs
+from taskweaver_ext.cli.program_name import program_name
 from taskweaver_ext.cli.project_log import logging_to_project
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
@@ -28,11 +30,13 @@ _STUCK_SECONDS = 30.0
 """How long the end may take after a signal, before it is made without a word."""
 
 
-def chat_as_json(project: Path | None, kernel: str | None, resume: str | None) -> int:
+def chat_as_json(
+    project: Path | None, kernel: str | None, resume: str | None, cwd: Path | None
+) -> int:
     """Do the commands on standard input until they end; return the exit code."""
     with (
         _own_streams() as (source, output),
-        _session(project, kernel, resume) as (session, signals, _),
+        _session(project, kernel, resume, cwd) as (session, signals, _),
         _reading(source, output) as reader,
     ):
         chat = JsonChat(session, reader, output)
@@ -48,13 +52,14 @@ def ask_as_json(
     *,
     files: Sequence[Path],
     kernel: str | None,
+    cwd: Path | None,
     approve: ApprovalMode,
     resume: str | None,
 ) -> int:
     """Have one request done and write what happens meanwhile; return the exit code."""
     with (
         _own_streams() as (source, output),
-        _session(project, kernel, resume, UNWATCHED) as (session, signals, sessions),
+        _session(project, kernel, resume, cwd, UNWATCHED) as (session, signals, sessions),
         _reading(source, output) as reader,
     ):
         session.settings.set_approval(approve)
@@ -88,16 +93,19 @@ def _session(
     project: Path | None,
     kernel: str | None,
     resume: str | None,
-    defaults: Mapping[str, object] | None = None,
+    cwd: Path | None,
+    defaults: Mapping[str, object] = MappingProxyType({}),
 ) -> Iterator[tuple[Session, SignalWatch, ProjectSessions]]:
     arguments = {"execution_service.kernel_mode": kernel}
     with contextlib.ExitStack() as stack:
-        app = stack.enter_context(TaskWeaverApp(project, arguments=arguments, defaults=defaults))
+        app = stack.enter_context(
+            TaskWeaverApp(project, arguments=arguments, defaults={**HERE, **defaults})
+        )
         stack.enter_context(logging_to_project(app.config.logging, lambda: app.redactor))
         say_where_code_runs(app.config)
         signals = stack.enter_context(SignalWatch())
-        sessions = ProjectSessions(app, find_template)
-        session = sessions.create() if resume is None else sessions.resume(resume)
+        sessions = ProjectSessions(app, find_template, cwd=cwd, program=program_name())
+        session = sessions.open_first(resume)
         yield session, signals, sessions
 
 

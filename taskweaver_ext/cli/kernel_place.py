@@ -11,6 +11,9 @@ LOCAL_BY_DEFAULT = (
 )
 
 
+HERE = {"session.cwd": "here"}
+"""Settings by default where a person has started us in a folder."""
+
 UNWATCHED = {"execution_service.guard": True}
 """Settings by default where no person watches what a model's code does."""
 

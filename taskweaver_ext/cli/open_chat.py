@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,19 +12,19 @@ import click
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.ces.execution.results import StreamName
-from taskweaver_ext.ces.kernels.modes import KERNEL_MODES
 from taskweaver_ext.chat.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED
 from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.cli.choose_session import choose_session
 from taskweaver_ext.cli.init import find_template
-from taskweaver_ext.cli.kernel_place import say_where_code_runs
+from taskweaver_ext.cli.kernel_place import HERE, say_where_code_runs
+from taskweaver_ext.cli.program_name import program_name
 from taskweaver_ext.cli.project_log import logging_to_project
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.cli.standard_input import StandardInput, is_terminal
 from taskweaver_ext.config import settings as config
 from taskweaver_ext.config import variables
-from taskweaver_ext.console.chat import LOCAL_KERNEL, WELCOME, ConsoleChat
+from taskweaver_ext.console.chat import ConsoleChat
 from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.markdown_use import MarkdownUse
 from taskweaver_ext.console.pictures import ColorDepth, PictureDrawer
@@ -41,6 +42,7 @@ def open_chat(
     kernel: str | None,
     resume: str | None = None,
     *,
+    cwd: Path | None = None,
     with_variables: bool = False,
     trust: bool = False,
 ) -> int:
@@ -48,21 +50,23 @@ def open_chat(
 
     Args:
         resume: The session to continue; empty: the one that the person chooses.
+        cwd: Where code works; None: here, and of a session that is continued where it did.
         with_variables: Whether the variables of its snapshot are loaded.
         trust: Whether they are loaded whoever has saved them.
     """
     arguments = {"execution_service.kernel_mode": kernel}
     with (
-        TaskWeaverApp(project, arguments=arguments) as app,
+        TaskWeaverApp(project, arguments=arguments, defaults=HERE) as app,
         logging_to_project(app.config.logging, lambda: app.redactor),
     ):
-        source = ProjectSessions(app, find_template)
+        source = ProjectSessions(app, find_template, cwd=cwd, program=program_name())
         if resume == "":
             resume = choose_session(source.workspace)
         wanted = Resumption(resume, with_variables=with_variables, trust=trust)
         if _is_interactive():
             return _chat_on_terminal(source, app.config, wanted)
-        say_where_code_runs(app.config)
+        if not is_terminal():  # a person reads it in the first lines
+            say_where_code_runs(app.config)
         return _chat_through_pipes(source, wanted)
 
 
@@ -74,14 +78,11 @@ def _is_interactive() -> bool:
 
 def _chat_on_terminal(source: ProjectSessions, settings: config.Config, resume: Resumption) -> int:
     history_path = settings.history_file
-    is_local = KERNEL_MODES[settings.execution_service.kernel_mode].programs == "here"
-    is_first_chat = not history_path.exists()
     chat = ConsoleChat(
         source,
         TerminalScreen(_STDOUT, sys.stdout.encoding),
         has_color=variables.wants_color(),
         history_path=history_path,
-        first_words=f"{WELCOME}\n{LOCAL_KERNEL}" if is_local and is_first_chat else WELCOME,
         resume=resume,
         markdown=_markdown_use(settings),
         pictures=PictureDrawer(_depth_for_pictures(settings)),
@@ -123,6 +124,10 @@ def _chat_through_pipes(source: ProjectSessions, resume: Resumption) -> int:
         signals = stack.enter_context(SignalWatch())
         runner.start(signals.pass_to, resume.session_id)
         stack.callback(runner.close)
+        if is_terminal():
+            columns, _ = shutil.get_terminal_size()
+            display.say(source.introduce(runner.session, columns))
+        runner.say_folder_problem()
         has_variables = runner.bring_back_variables(resume)
         exit_code = PipedChat(runner).run(_lines_of(lines)) if has_variables else EXIT_FAILED
         streams.say_failure()

@@ -24,7 +24,9 @@ _FORMATS = ("ipynb", "md", "html", "bundle")
     help="Where to; ID with the format's ending by default, - for stdout.",
 )
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
-@click.option("--with-files", is_flag=True, help="bundle: with all files of the working folder.")
+@click.option(
+    "--with-files", is_flag=True, help="bundle: with all files of the session's own folder."
+)
 @click.option(
     "--with-variables", is_flag=True, help="bundle: with the variables that /snapshot saved."
 )
@@ -59,7 +61,12 @@ def export(
     if (with_files or with_variables) and kind != "bundle":
         raise click.UsageError("--with-files and --with-variables are for --to bundle alone.")
     saved = find_session(workspace_of(project), session_id)
-    source = ExportSource(session_id=saved.session_id, folder=saved.folder, read=saved.events)
+    source = ExportSource(
+        session_id=saved.session_id,
+        folder=saved.folder,
+        read=saved.events,
+        folders=saved.folders(),
+    )
     if output == Path("-"):
         pieces = text_pieces(source, kind)  # refuses a bundle before anything is opened
         screen = Screen()

@@ -35,6 +35,7 @@ LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 ApprovalMode: TypeAlias = Literal["ask", "auto", "deny"]
 ApprovalScope: TypeAlias = Literal["shell", "all"]
 AutoSend: TypeAlias = Literal["off", "next", "on"]
+FolderPlace: TypeAlias = Literal["here", "session"]
 
 _BLOCKED_FUNCTIONS = (
     "eval exec execfile compile raw_input reload __import__ getattr setattr delattr vars globals"
@@ -133,12 +134,12 @@ class ExecutionServiceConfig:
     """How many local kernels are started before they are needed."""
     unresponsive_seconds: float = field(default=60.0, metadata={"at_least": 1})
     """How long a kernel that lives may take to begin with code before it is replaced."""
-    redact: bool = True
     env_allow: tuple[str, ...] = ()
     """Variables of ours that code sees besides those that programs need: names, or patterns such as
     `MYAPP_*`. Keys, tokens and passwords are never among them."""
     env_deny: tuple[str, ...] = ()
     """Variables that it does not see, also of `run` and `exec`; wins over everything else."""
+    redact: bool = True
     """Whether sessions mask secrets in what code says: keys of the settings and of plugins, and
     what our variables keep from code."""
     redact_patterns: tuple[str, ...] = field(default=(), metadata={"check": _check_patterns})
@@ -153,6 +154,9 @@ class SessionConfig:
     """The roles of a conversation, and how long they may talk."""
 
     roles: tuple[str, ...] = ("planner", "code_interpreter")
+    cwd: FolderPlace = "session"
+    """Where code of new sessions works: `here`, in the folder that the program was started in, or
+    in a folder of its own in the session's folder. `chat` and `ask` say `here` by default."""
     max_internal_chat_round_num: int = field(default=10, metadata={"at_least": 1})
     auto_send: AutoSend = "off"
     """Whether what a person runs goes to the agent: not at all, with the next message, or at once,
@@ -370,10 +374,6 @@ def load_execution_service(environ: Mapping[str, str] | None = None) -> Executio
     return _load_section("execution_service", ExecutionServiceConfig, environ)
 
 
-def load_sandbox(environ: Mapping[str, str] | None = None) -> SandboxSettings:
-    """Read what environment variables alone say about sandboxes; raises ConfigError."""
-    return _load_section("sandbox", SandboxSettings, environ)
-
 def find_variable_names() -> ExecutionServiceConfig:
     """Read what variables and the nearest project say about `env_allow` and `env_deny` alone.
 
@@ -397,6 +397,10 @@ def find_variable_names() -> ExecutionServiceConfig:
     reader.raise_mistakes()
     return section
 
+
+def load_sandbox(environ: Mapping[str, str] | None = None) -> SandboxSettings:
+    """Read what environment variables alone say about sandboxes; raises ConfigError."""
+    return _load_section("sandbox", SandboxSettings, environ)
 
 
 def _load_section(name: str, kind: type[_Section], environ: Mapping[str, str] | None) -> _Section:

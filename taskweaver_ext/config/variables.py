@@ -65,6 +65,11 @@ def may_be_asked() -> bool:
     return not is_between and not is_simple and os.environ.get("TERM_PROGRAM") != "Apple_Terminal"
 
 
+def started_as() -> str:
+    """What a person typed to start us, if a script did it for them and says so."""
+    return os.environ.get("TASKWEAVER_STARTED_AS", "")
+
+
 def cache_home() -> Path | None:
     """Where the user keeps what can be had again, if the environment says so."""
     path = os.environ.get("XDG_CACHE_HOME", "")

@@ -28,15 +28,7 @@ from taskweaver_ext.console.screen import TerminalScreen
 from taskweaver_ext.console.terminal_settings import echo_off
 from taskweaver_ext.console.transcript import Transcript
 
-WELCOME = "Type a request, > for Python, ! for shell, /help for more; Ctrl-D leaves."
-
-LEAVE_TWICE = "Ctrl-C again leaves, as Ctrl-D does."
-
-LOCAL_KERNEL = (
-    "Code runs on this machine, with your rights; taskweaver-ext chat --kernel sandbox keeps it"
-    " in a folder, --kernel container in a container. Checks and questions prevent accidents, not"
-    " intent; sandbox and container do."
-)
+LEAVE_TWICE = "Ctrl-C again leaves, as exit and Ctrl-D do."
 
 
 class ConsoleChat:
@@ -53,7 +45,6 @@ class ConsoleChat:
         *,
         has_color: bool,
         history_path: Path | None = None,
-        first_words: str = WELCOME,
         resume: Resumption = NOT_RESUMED,
         markdown: MarkdownUse | None = None,
         pictures: PictureDrawer | None = None,
@@ -63,7 +54,6 @@ class ConsoleChat:
 
         Args:
             history_path: Where what is typed is kept; None for nowhere.
-            first_words: What a person reads above the first prompt.
             resume: The session to continue.
             markdown: What is drawn as Markdown at first.
             pictures: Draws pictures.
@@ -78,10 +68,8 @@ class ConsoleChat:
         self._query = PictureQuery(screen) if asks_for_pictures else None
         self._display = Display(screen, transcript, self._prompt)
         self._source = source
-        self._first_words = first_words
+        self._screen = screen
         self._resume = resume
-        self._was_stopped = False
-        """Whether Ctrl-C was pressed while the last request was done."""
         self._runner = RequestRunner(source, self._display, on_idle_signal=self._on_idle_signal)
         self._commands = Commands(self._runner, self._prompt)
 
@@ -100,8 +88,12 @@ class ConsoleChat:
                 answers = self._query.finish(self._prompt)
                 self._display.transcript.displays.pictures.protocol = answers.protocol
             try:
-                self._display.say(self._first_words, color=DIM)
-                if self._resume.session_id is not None:
+                columns, _ = self._screen.size()
+                introduction = self._source.introduce(self._runner.session, columns)
+                self._display.say(introduction, color=DIM)
+                if self._resume.session_id is None:
+                    self._runner.say_folder_problem()
+                else:
                     self._runner.show_past()
                     self._runner.bring_back_variables(self._resume)
                 self._listen()
@@ -116,30 +108,29 @@ class ConsoleChat:
     def _on_idle_signal(self, number: int) -> None:
         """Hear a signal while nothing runs; at the prompt Ctrl-C is a key like others."""
         if number == signal.SIGINT:
-            self._was_stopped = True
             self._display.stop_expanding()
         else:
             self._prompt.leave()
 
     def _listen(self) -> None:
+        is_leaving = False
         while not self._runner.is_asked_to_end:
             try:
                 line = self._read()
             except EOFError:
                 return
             except QuestionRefusedError:
-                if not self._was_stopped:
+                # The first may have been meant for what has just ended, or for a line.
+                if is_leaving and not self._prompt.is_typed_in:
                     return
-                # It may have been meant for what had just been stopped, and came too late.
-                self._was_stopped = False
+                is_leaving = True
                 self._display.say(LEAVE_TWICE, color=DIM)
                 continue
+            is_leaving = False
             request = parse_request(line, self._prompt.mode)
             if request.command == "exit":
                 return
-            self._was_stopped = False
             self._commands.do(request)
-            self._was_stopped = self._was_stopped or self._runner.was_stopped
 
     def _read(self) -> str:
         with self._runner.subscription.open(), self._display.above_prompt(self._prompt):

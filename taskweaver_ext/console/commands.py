@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
+from taskweaver_ext.chat.dropped_files import dropped_files
 from taskweaver_ext.chat.requests import COMMANDS, MODES, Mode, Request
 from taskweaver_ext.chat.session_table import session_table
 from taskweaver_ext.chat.terminal_programs import advise_on_terminal
@@ -20,12 +21,15 @@ from taskweaver_ext.console.request_runner import RequestRunner
 from taskweaver_ext.console.rows import RED, YELLOW
 from taskweaver_ext.errors import TaskWeaverError
 from taskweaver_ext.machine.private_files import write_private
+from taskweaver_ext.session.blocks import OWN_FOLDER
 from taskweaver_ext.session.saved import list_sessions
+from taskweaver_ext.session.session import Session
 
 _MAX_HISTORY_LINES = 50
 _KEYS = """\
 Enter sends; Alt-Enter begins another line; Tab completes; Up and Down, Ctrl-R find earlier lines.
-Ctrl-C stops what runs, twice kills it; at an empty prompt it leaves, as Ctrl-D does."""
+Ctrl-C stops what runs, twice kills it, and empties a line; twice at an empty prompt it
+leaves, as exit and Ctrl-D do."""
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +81,9 @@ class Commands:
             match request.kind:
                 case "command":
                     return self.run(request.command, request.text)
+                case "agent" if files := dropped_files(request.text):
+                    runner.add_files(files)
+                    return True
                 case "agent":
                     return runner.ask_agent(request.text).is_done
                 case "python":
@@ -130,6 +137,9 @@ class Commands:
         before = self._runner.session
         self._runner.begin_session()
         self._say(f"This is a new session: {self._runner.session.session_id}")
+        self._say_how_to_go_back(before)
+
+    def _say_how_to_go_back(self, before: Session) -> None:
         if before.rounds:
             self._say(f"/resume {before.session_id} continues the one before.")
 
@@ -155,19 +165,21 @@ class Commands:
         chosen = arguments or "1"
         if len(chosen) < 4 and chosen.isdecimal() and 0 < int(chosen) <= len(others):
             chosen = others[int(chosen) - 1].session_id
+        before = self._runner.session
         self._runner.begin_session(chosen)
+        self._say(f"The folder is {self._runner.session.cwd}")
+        self._say_how_to_go_back(before)
         self._runner.show_past()
         self._runner.offer_variables()
 
     def _load(self, arguments: str) -> None:
         paths = [Path(word).expanduser().absolute() for word in words_of(arguments)]
         if not paths:
-            raise UsageError("/load FILE... gives files to the session.")
+            raise UsageError("/load FILE... places files where code can open them.")
         for path in paths:
             if not path.is_file():
                 raise UsageError(f"There is no file {path}.")
-        self._runner.files += paths
-        self._say(f"{len(paths)} file(s) will go with your next request.")
+        self._runner.add_files(paths)
 
     def _save(self, arguments: str) -> None:
         words = words_of(arguments)
@@ -241,14 +253,23 @@ class Commands:
 
     def _artifacts(self, _arguments: str) -> None:
         lines: list[str] = []
-        for folder in (self._runner.session.session_dir, *self._runner.demo_folders):
-            for place in (folder / "cwd", folder / "ces" / "artifacts"):
-                files = [path for path in sorted(place.rglob("*")) if path.is_file()]
-                lines += [str(place)] if files else []
-                lines += [
-                    f"{path.stat().st_size:>12,}  {path.relative_to(place)}" for path in files
-                ]
+        session = self._runner.session
+        for folder in (session.session_dir, *self._runner.demo_folders):
+            for place in (folder / OWN_FOLDER, folder / "ces" / "artifacts"):
+                lines += _file_list(place, sorted(place.rglob("*")))
+        if session.works_here:  # what else is there is the person's
+            lines += _file_list(session.cwd.resolve(), session.made_files())
         self._say("\n".join(lines) or "No files have been made yet.")
+
+
+def _file_list(folder: Path, paths: Iterable[Path]) -> list[str]:
+    """Lines with the files among these paths, and their sizes."""
+    lines = [
+        f"{path.stat().st_size:>12,}  {path.relative_to(folder)}"
+        for path in paths
+        if path.is_file()
+    ]
+    return [str(folder), *lines] if lines else []
 
 
 def _help_text() -> str:

@@ -14,6 +14,7 @@ from typing import Any, cast
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.application.run_in_terminal import run_in_terminal
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import ANSI
@@ -68,6 +69,8 @@ class Prompt:
         self._application: Application[str] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_left = False
+        self.is_typed_in = False
+        """Whether something was typed since the prompt began to wait."""
         self.on_begin: Callable[[], None] | None = None
         """Called on the prompt's thread as soon as a prompt waits."""
         offered = OfferedCompletions(completer)
@@ -85,6 +88,7 @@ class Prompt:
             color_depth=None if painter.has_color else ColorDepth.DEPTH_1_BIT,
             include_default_pygments_style=painter.has_color,
         )
+        self._lines.default_buffer.on_text_changed += self._note_typing
         # The window's signal tells of a new size; asking for it twice a second is idle work.
         self._lines.app.terminal_size_polling_interval = None
 
@@ -100,6 +104,7 @@ class Prompt:
             EOFError: Ctrl-D, or a call of `withdraw` or `leave`.
             QuestionRefusedError: Ctrl-C at an empty prompt.
         """
+        self.is_typed_in = False
         message = self._painter.paint(fit(PROMPTS[self.mode], sys.stdout.encoding), "1;36")
         return self._run(self._lines, message=ANSI(message))
 
@@ -192,6 +197,9 @@ class Prompt:
             raise QuestionRefusedError from error
         finally:
             self._application = self._loop = None
+
+    def _note_typing(self, _buffer: Buffer) -> None:
+        self.is_typed_in = True
 
     def _continuation(self, width: int, _line_number: int, wrap_count: int) -> str:
         """What stands before a further line, as wide as what stands before the first.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -80,8 +80,6 @@ class RequestRunner:
         self.session: Session
         self.subscription: InboxSubscription
         """Brings the events of the session to the display."""
-        self.files: list[Path] = []
-        """What was given with `/load` and goes with the next request."""
         self.demo_folders: list[Path] = []
         """Where demonstrations have made their files."""
         self.is_asked_to_end = False
@@ -107,7 +105,7 @@ class RequestRunner:
             SessionError: That session cannot be continued.
         """
         pass_signals_to(self.on_signal, self.suggest_killing, _SUGGEST_KILLING_SECONDS)
-        self._use(self._open(resume))
+        self._use(self._on_execution_thread(lambda: self.source.open_first(resume)))
 
     @property
     def was_stopped(self) -> bool:
@@ -116,10 +114,8 @@ class RequestRunner:
 
     def ask_agent(self, request: str) -> Round:
         """Let the agent answer a request."""
-        files = [{"name": path.name, "path": str(path)} for path in self.files]
-        self.files.clear()
         try:
-            return self._send(self.session, self.subscription, request, files)
+            return self._send(self.session, self.subscription, request)
         finally:
             self._say_usage()
 
@@ -166,6 +162,16 @@ class RequestRunner:
         if usage.round.total_tokens:
             self.display.say(f"({usage.describe_round()})", color=DIM)
 
+    def add_files(self, paths: Sequence[Path]) -> None:
+        """Place files where code can open them; the session's event says how they are called."""
+        session = self.session
+
+        def add() -> None:
+            with self.subscription.open():
+                session.add_files(paths)
+
+        self._on_execution_thread(add, session)
+
     def snapshot(self, path: Path | None) -> None:
         """Save the variables of the session; its notice says which."""
         session = self.session
@@ -208,6 +214,11 @@ class RequestRunner:
             return False
         return True
 
+    def say_folder_problem(self) -> None:
+        """Say why the session does not work where a person expects it to, if so."""
+        if self.session.folder_problem:
+            self.display.say(f"[Notice] {self.session.folder_problem}", color=YELLOW)
+
     def offer_variables(self) -> None:
         """Say how the variables of a continued session can be had again, if they are lost."""
         session = self.session
@@ -233,7 +244,7 @@ class RequestRunner:
                 return
             self.display.say("[Demo] The model is a script; roles, kernel and output are real.")
             self.display.say(f"You ▸ {DEMO_REQUEST}")
-            self._send(demo, self._listen_to(demo), DEMO_REQUEST, [])
+            self._send(demo, self._listen_to(demo), DEMO_REQUEST)
         finally:
             for one in demo.rounds:  # it has been seen, and is not to pass for a model's work
                 one.user_query = f"[Demo] {one.user_query}"
@@ -262,7 +273,6 @@ class RequestRunner:
             raise SessionError(f"This is session {old.session_id!r} already.")
         self._use(new)
         self._on_execution_thread(old.stop)
-        self.files.clear()
         self.demo_folders.clear()
 
     def abandon(self) -> None:
@@ -300,11 +310,10 @@ class RequestRunner:
         session: Session,
         subscription: InboxSubscription,
         message: str,
-        files: list[dict[str, str]],
     ) -> Round:
         def send() -> Round:
             with subscription.open():
-                return session.send_message(message, files=files or None, on_input=self._on_input)
+                return session.send_message(message, on_input=self._on_input)
 
         return self._on_execution_thread(send, session)
 

@@ -184,6 +184,8 @@ class Transcript(SessionEventHandlerBase):
             self._show_shared(cast(ContextExtra, extra))
         elif type is SessionEventType.session_notice:
             self.say(f"[Notice] {msg}", color=YELLOW)
+        elif type is SessionEventType.session_files_added:
+            self.say(msg)
 
     def _show_shared(self, context: ContextExtra) -> None:
         """Mark a block that a person ran and the agent hears of."""

@@ -15,7 +15,7 @@ from typing import Any, Literal, Never, NotRequired, TypeAlias, TypedDict, final
 
 from taskweaver_ext.ces.execution.events import ExecutionEvent
 from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
-from taskweaver_ext.config.settings import ApprovalMode, ApprovalScope, AutoSend
+from taskweaver_ext.config.settings import ApprovalMode, ApprovalScope, AutoSend, FolderPlace
 from taskweaver_ext.conversation import (
     AttachmentId,
     AttachmentType,
@@ -59,6 +59,11 @@ class SessionEventType(enum.Enum):
     """`msg` is the title that a person has given the session; empty: none any more."""
     session_settings = "session_settings"
     """What a person can change of the session, as it is from now on. SettingsExtra."""
+    session_folder = "session_folder"
+    """`msg` is the folder in which code works from now on; until it is told, that is the session's
+    own. FolderExtra."""
+    session_files_added = "session_files_added"
+    """Files were given to the session, and code can open them. FilesExtra."""
     session_notice = "session_notice"
     """`msg` is something a person should know of the session itself. NoticeExtra."""
 
@@ -214,6 +219,21 @@ class SettingsExtra(TypedDict):
     """Whether what a person runs goes to the agent: off, with the next message, or at once."""
 
 
+@final
+class FolderExtra(TypedDict):
+    """Whose folder it is: the person's (`here`), or the session's own."""
+
+    place: FolderPlace
+
+
+@final
+class FilesExtra(TypedDict):
+    """What was added to the working folder."""
+
+    files: list[str]
+    """Their names there, as code opens them."""
+
+
 NoticeSubject: TypeAlias = Literal[
     "fresh_kernel", "variables_saved", "variables_restored", "put_away"
 ]
@@ -362,6 +382,8 @@ EventExtra: TypeAlias = (
     | ContextExtra
     | MemoryExtra
     | SettingsExtra
+    | FolderExtra
+    | FilesExtra
     | NoticeExtra
     | RoundStartExtra
     | RoundEndExtra
@@ -382,6 +404,8 @@ EXTRA_SHAPES: Mapping[EventType, Any] = {
     SessionEventType.session_context_update: ContextExtra,
     SessionEventType.session_memory_update: MemoryExtra,
     SessionEventType.session_settings: SettingsExtra,
+    SessionEventType.session_folder: FolderExtra,
+    SessionEventType.session_files_added: FilesExtra,
     SessionEventType.session_notice: NoticeExtra,
     RoundEventType.round_start: RoundStartExtra,
     RoundEventType.round_end: RoundEndExtra,

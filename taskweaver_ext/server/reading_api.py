@@ -31,6 +31,7 @@ from taskweaver_ext.session.blocks import read_blocks
 from taskweaver_ext.session.export.bundle import write_bundle
 from taskweaver_ext.session.export.export import SUFFIXES, text_pieces
 from taskweaver_ext.session.export.source import ExportSource, file_in_session
+from taskweaver_ext.session.saved import SavedSession
 
 _BLOCK_BYTES = 1 << 20
 _MAX_LINE_CHARS = 1000
@@ -219,7 +220,10 @@ class ReadingApi:
         served = self._sessions.find(call.session_id)
         query: api.ExportQuery = call.query
         source = ExportSource(
-            session_id=served.session_id, folder=served.folder, read=served.events
+            session_id=served.session_id,
+            folder=served.folder,
+            read=served.events,
+            folders=SavedSession(served.folder).folders(),
         )
         name = f"{served.session_id}{SUFFIXES[query.to]}"
         media_type = _EXPORT_TYPES[query.to]

@@ -89,7 +89,7 @@ class ServedSession:
     def cwd(self) -> Path:
         """The working folder."""
         session = self.session
-        return session.cwd if session else self.folder / "cwd"
+        return session.cwd if session else SavedSession(self.folder).working_folder
 
     def position_of(self, cursor: Cursor) -> int:
         """Return the number of the event that a client goes on from.

@@ -162,7 +162,7 @@ class WorkApi:
         if isinstance(command, protocol.Stop):
             return Begun(lambda: {"was_running": self._sessions.end(session_id)})
         _, session = self._sessions.open(session_id)
-        if isinstance(command, protocol.SendMessage):
+        if isinstance(command, protocol.SendMessage | protocol.AddFiles):
             command = replace(command, files=_files_of(session, command.files))
         return begin(session, command)
 

@@ -70,15 +70,16 @@ class CellComparison:
 
 @dataclass(frozen=True, slots=True)
 class RunOfCell:
-    """A cell, and the folder of the session that it ran in."""
+    """A cell, with the folder of its session and the one in which it ran."""
 
     cell: Cell
     folder: Path
+    cwd: Path
 
     def stable(self, text: str) -> str:
         """A text without the names that belong to this run alone."""
         for name, word in (
-            (str(self.folder / "cwd"), "<folder>"),
+            (str(self.cwd), "<folder>"),
             (str(self.folder), "<session>"),
             (self.cell.execution_id, "<execution>"),
         ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,11 @@ from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.machine.private_files import claim_private_folder
 from taskweaver_ext.session.continued import open_journal
 from taskweaver_ext.session.ownership import SessionLock
+from taskweaver_ext.session.working_folder import (
+    FolderWish,
+    WorkingFolder,
+    choose_working_folder,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -19,7 +25,12 @@ class OpenFolder(Closeable):
     """What a session has of its folder from its first event until after its last."""
 
     def __init__(
-        self, path: Path, session_id: str, *, project: str, on_failure: Callable[[str], None]
+        self,
+        path: Path,
+        session_id: str,
+        *,
+        project: str,
+        on_failure: Callable[[str], None],
     ) -> None:
         """Make the folder if it is missing, and claim it.
 
@@ -32,13 +43,12 @@ class OpenFolder(Closeable):
                 continued.
         """
         self.path = path
-        self.cwd = path / "cwd"
         self.problem = ""
         """What a person should know of the folder."""
+        self._is_made_now = not path.exists()
         _make(path)
         self._lock = self._claimed()
         try:
-            _make(self.cwd)
             self.journal, self.past = open_journal(
                 path, session_id=session_id, project=project, on_failure=on_failure
             )
@@ -46,6 +56,27 @@ class OpenFolder(Closeable):
         except BaseException:
             self._unlock()
             raise
+
+    def choose_working_folder(self, wish: FolderWish) -> WorkingFolder:
+        """Return where code works; if it cannot where it is to, let go of the session's folder.
+
+        Raises:
+            ConfigError: The folder that was asked for cannot be used.
+            SessionError: It holds the session's records, within reach of confined code.
+        """
+        is_new = self.journal.last_seq == 0
+        try:
+            chosen = choose_working_folder(
+                self.path, wish, is_new=is_new, before=self.past.folders[-1]
+            )
+            if chosen.place == "session":
+                _make(chosen.path)
+        except BaseException:
+            self.close()
+            if self._is_made_now:  # nothing has been said in it
+                shutil.rmtree(self.path, ignore_errors=True)
+            raise
+        return chosen
 
     def close(self) -> None:
         """Leave the folder to others."""

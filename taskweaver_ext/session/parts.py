@@ -48,13 +48,16 @@ class SessionParts:
     """How much of the newest events each session keeps in memory."""
 
 
-def make_executor(parts: SessionParts, context: RoleContext, questions: Questions) -> CodeExecutor:
-    """Make what runs the code of one session; nothing starts yet."""
+def make_executor(
+    parts: SessionParts, context: RoleContext, cwd: Path, questions: Questions
+) -> CodeExecutor:
+    """Make what runs the code of one session in its working folder; nothing starts yet."""
     loads_plugins = parts.config.code_generator.load_plugin
     return CodeExecutor(
         parts.environment,
         context.session_id,
         context.session_dir,
+        cwd,
         context.emitter,
         parts.plugins.without_plugin_only() if loads_plugins else (),
         context.cancellation,

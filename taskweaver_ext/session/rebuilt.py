@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 from taskweaver_ext.conversation import (
@@ -45,6 +46,7 @@ from taskweaver_ext.events.types import (
 )
 from taskweaver_ext.roles.base.role import USER, RoleMemory
 from taskweaver_ext.roles.code_interpreter.result_text import NEVER_RUN
+from taskweaver_ext.session.blocks import folder_of
 from taskweaver_ext.session.known_rounds import SharedBlock, knows_code, without_code
 
 CUT_OFF = "The program ended in the middle of this round."
@@ -68,6 +70,7 @@ _ATTACHMENT_TYPES = frozenset(kind.value for kind in AttachmentType)
 NEEDED_KINDS: tuple[EventType, ...] = (
     SessionEventType.session_context_update,
     SessionEventType.session_memory_update,
+    SessionEventType.session_folder,
     SessionEventType.session_notice,
     SessionEventType.session_settings,
     SessionEventType.session_question,
@@ -103,6 +106,8 @@ class RebuiltSession:
     """The round that was under way at the end, if one was."""
     open_post: PostId | None = None
     """Its post that was being written at the end, if one was."""
+    folders: list[Path | None] = field(default_factory=lambda: [None])
+    """Where code has worked, one folder after the other; None: in the session's own."""
     has_variables: bool = False
     """Whether code has run since people were last told that variables are lost."""
     block_count: int = 0
@@ -135,6 +140,8 @@ class RebuiltSession:
             case SessionEventType.session_notice:
                 if cast(NoticeExtra, event.extra).get("about") == "fresh_kernel":
                     self.has_variables = False
+            case SessionEventType.session_folder:
+                self.folders.append(folder_of(event))
             case SessionEventType.session_memory_update:
                 self._receive_memory(event)
             case SessionEventType.session_question:

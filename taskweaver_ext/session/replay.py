@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from taskweaver_ext.ces.execution.executor import OnInput
+from taskweaver_ext.ces.execution.files_beneath import path_parts, regular_file_beneath
 from taskweaver_ext.ces.execution.results import ExecutionResult
 from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
 from taskweaver_ext.ces.sessions.snapshot_file import VARIABLES_FILE
@@ -22,6 +23,7 @@ from taskweaver_ext.events.types import (
     SessionEventHandler,
     TaskWeaverEvent,
 )
+from taskweaver_ext.machine.private_files import make_private_folder
 from taskweaver_ext.session.blocks import (
     TERMINAL,
     Block,
@@ -37,7 +39,7 @@ from taskweaver_ext.session.compared_cells import (
     RunOfCell,
     compare_runs,
 )
-from taskweaver_ext.session.files import copy_into
+from taskweaver_ext.session.files import place_file
 from taskweaver_ext.session.saved import SavedSession
 from taskweaver_ext.session.session import Session
 from taskweaver_ext.session.submitted import Submitted
@@ -139,8 +141,9 @@ class Replay:
         """
         for block in self._blocks():
             if isinstance(block, Message):
-                self._copy_files(block)
+                self._copy_files(block.files, block.at)
             elif isinstance(block, SessionNotice):
+                self._copy_files(block.files, block.at)
                 self._hear(block)
             elif isinstance(block, Cell):
                 replayed = self._replay(block) if self._is_wanted(block) else None
@@ -205,13 +208,18 @@ class Replay:
             self._session = self._open_session()
         return self._session
 
-    def _copy_files(self, message: Message) -> None:
-        """Give the replay what was given to the session with a message."""
-        for name in message.files:
-            path = self._saved.folder / "cwd" / Path(name).name
+    def _copy_files(self, names: Iterable[str], at: float) -> None:
+        """Give the replay what was given to the session at a time."""
+        for name in names:
+            path = regular_file_beneath(self._saved.working_folder, name)
+            parts = path_parts(name)
             try:
-                copy_into(self._fitting_session().cwd, path)
-                if path.stat().st_mtime > message.at + 1:
+                if path is None or parts is None:
+                    raise FileNotFoundError(name)
+                folder = self._fitting_session().cwd.joinpath(*parts[:-1])
+                make_private_folder(folder)
+                place_file(folder, path)
+                if path.stat().st_mtime > at + 1:
                     self._notes.append(f"{name} has changed since it was given; it is as it is now")
             except (SessionError, OSError):
                 self._notes.append(f"{name}, which was given then, is not there any more")
@@ -242,7 +250,8 @@ class Replay:
         if now is None:
             return self._told(cell, "not compared", notes=["what came of it cannot be read"])
         found = compare_runs(
-            RunOfCell(cell, self._saved.folder), RunOfCell(now, session.session_dir)
+            RunOfCell(cell, self._saved.folder, self._saved.working_folder),
+            RunOfCell(now, session.session_dir, session.cwd),
         )
         outcome: Literal["same", "different", "not compared"] = "same"
         if found.differences:

@@ -69,7 +69,7 @@ class Rounds:
         """
         parts = [*self._memory.context_blocks, chat_round.user_query]
         if file_names:
-            parts.insert(0, f"Files added to the working directory: {', '.join(file_names)}.")
+            parts.insert(0, describe_files(file_names))
         shared = [block.to_attachment() for block in self._memory.waiting if block.run]
         post = Post.create("\n".join(parts), USER, next(iter(self._roles)), shared)
         chat_round.add_post(post)
@@ -234,6 +234,11 @@ class Rounds:
         finally:
             self._questions.cancel()
             self._emitter.end_round(chat_round.id, chat_round.state, self._context.usage.to_dict())
+
+
+def describe_files(names: Sequence[str]) -> str:
+    """What the agent is told of files that a person has given."""
+    return f"Files added to the working directory: {', '.join(names)}."
 
 
 def state_after(status: ExecutionStatus) -> RoundState:

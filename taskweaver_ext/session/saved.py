@@ -14,6 +14,7 @@ from taskweaver_ext.events.emitter import SessionEventEmitter
 from taskweaver_ext.events.journal_lines import JOURNAL
 from taskweaver_ext.events.journal_reader import JournalReader
 from taskweaver_ext.events.types import RoundEventType, SessionEventType, TaskWeaverEvent
+from taskweaver_ext.session.blocks import OWN_FOLDER, folder_of
 from taskweaver_ext.session.folders import last_used, remove_folder, session_folders, size_of
 from taskweaver_ext.session.old_rounds import changed_at, events_of_rounds, round_files
 from taskweaver_ext.session.open_folder import OpenFolder
@@ -77,6 +78,19 @@ class SavedSession:
             return
         with JournalReader(self.folder) as reader:
             yield from reader.events(after, with_output=with_output)
+
+    def folders(self) -> list[Path | None]:
+        """Where its code has worked, one folder after the other; None: in the session's own."""
+        kind = SessionEventType.session_folder
+        if not self._has_journal:
+            return [None]
+        with JournalReader(self.folder) as reader:
+            return [None, *map(folder_of, reader.events_of(kind))]
+
+    @property
+    def working_folder(self) -> Path:
+        """Where its code works, if that is still there."""
+        return self.folders()[-1] or self.folder / OWN_FOLDER
 
     def round_starts(self) -> list[int]:
         """The numbers of the events that began a round, oldest first."""

@@ -9,14 +9,16 @@ from pathlib import Path
 
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.execution.executor import OnInput
+from taskweaver_ext.ces.execution.files_beneath import regular_file_beneath
 from taskweaver_ext.ces.execution.results import ExecutionResult
 from taskweaver_ext.ces.sessions.snapshot_file import VARIABLES_FILE
 from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
-from taskweaver_ext.conversation import PostId, Round, RoundId
+from taskweaver_ext.conversation import AttachmentType, PostId, Round, RoundId
 from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.events.emitter import SessionEventEmitter
 from taskweaver_ext.events.questions import Questions
 from taskweaver_ext.events.types import (
+    FolderExtra,
     NoticeExtra,
     NoticeSubject,
     QuestionId,
@@ -33,13 +35,13 @@ from taskweaver_ext.session.code_blocks import CodeBlocks
 from taskweaver_ext.session.continued import close_open_ends
 from taskweaver_ext.session.export.export import Exported, ExportFormat, export_session, format_of
 from taskweaver_ext.session.export.source import ExportSource
-from taskweaver_ext.session.files import SessionFile, copy_into
+from taskweaver_ext.session.files import SessionFile, describe_place, place_file
 from taskweaver_ext.session.kernel import SessionKernel
 from taskweaver_ext.session.memory import KnownItem, SessionMemory
 from taskweaver_ext.session.open_folder import OpenFolder
 from taskweaver_ext.session.parts import SessionParts, make_executor, make_roles
 from taskweaver_ext.session.rebuilt import FRESH_KERNEL, VARIABLES_LOST, RebuiltSession
-from taskweaver_ext.session.rounds import Rounds
+from taskweaver_ext.session.rounds import Rounds, describe_files
 from taskweaver_ext.session.saved import title_line
 from taskweaver_ext.session.settings import SessionSettings
 from taskweaver_ext.session.sharing import RunSharing
@@ -47,6 +49,7 @@ from taskweaver_ext.session.submitted import Submitted
 from taskweaver_ext.session.terminal_run import UseTerminal
 from taskweaver_ext.session.turns import SessionTurns
 from taskweaver_ext.session.variables import describe_restored, describe_saved, describe_to_agent
+from taskweaver_ext.session.working_folder import FolderWish
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _logger = logging.getLogger(__name__)
@@ -66,6 +69,7 @@ class Session:
         parts: SessionParts,
         *,
         approval: Approval | None = None,
+        wish: FolderWish | None = None,
         on_end: Callable[[Session], None] | None = None,
     ) -> None:
         """Make a session, or continue the one that is in its folder.
@@ -73,11 +77,12 @@ class Session:
         The kernel starts when it is first needed.
 
         Args:
+            wish: Where its code is to work; by default in a folder of its own.
             on_end: Called once, when the session has ended.
 
         Raises:
-            ConfigError: A role is unknown, the id cannot be the name of a folder, or the folder
-                cannot be made.
+            ConfigError: A role is unknown, the id cannot be the name of a folder, the folder
+                cannot be made, or code cannot work in the one that was asked for.
             SessionError: Another process has the session open, or what is in the folder cannot be
                 continued.
         """
@@ -93,7 +98,8 @@ class Session:
         )
         past = self._folder.past
         self.session_dir = self._folder.path
-        self.cwd = self._folder.cwd
+        self._working = self._folder.choose_working_folder(wish or FolderWish())
+        self.cwd = self._working.path
         self.epoch = self._folder.journal.epoch
         """Counts the processes that have worked on the session; with the number of an event, it
         names that event for ever."""
@@ -132,7 +138,7 @@ class Session:
             block_number=self.code_blocks.number_of,
         )
         try:
-            self._executor = make_executor(parts, context, self.questions)
+            self._executor = make_executor(parts, context, self.cwd, self.questions)
             self._roles = make_roles(parts, context, self._executor, self.approval)
         except BaseException:
             self._folder.close()
@@ -142,9 +148,20 @@ class Session:
         self._rounds = Rounds(context, self._roles, self._executor, self.questions, self._memory)
         self._sharing = RunSharing(self.settings, self._memory, self._rounds)
         self.emitter.emit_session_event(SessionEventType.session_start, "Session started")
-        if self._folder.problem:
-            self._say_notice(self._folder.problem)
+        self._say_where_code_works(past)
+        for problem in filter(None, (self._folder.problem, self.folder_problem)):
+            self._say_notice(problem)
         self._go_on_from(past)
+
+    @property
+    def works_here(self) -> bool:
+        """Whether code works in a folder of the person's, not in one of the session's own."""
+        return self._working.place == "here"
+
+    @property
+    def folder_problem(self) -> str:
+        """Why code does not work where it was expected to, and what to do; a notice says it."""
+        return self._working.problem
 
     @property
     def rounds(self) -> list[Round]:
@@ -180,7 +197,7 @@ class Session:
 
         Args:
             event_handler: Hears what happens until the answer is there.
-            files: Copied into the working directory first.
+            files: Placed in the working folder first, as by `add_files`.
             on_input: Answers `input()` in the code that the agent runs.
 
         Raises:
@@ -188,7 +205,7 @@ class Session:
                 cannot be copied.
         """
         with self._turns.claimed(), self.emitter.handle_events_ctx(event_handler):
-            names = self._copied(files)
+            names = self._placed(files or ())
             return self._rounds.answer(Round.create(user_query=message), names, on_input)
 
     def submit(
@@ -205,7 +222,7 @@ class Session:
         chat_round = Round.create(user_query=message)
         token = self._turns.reserve()
         try:
-            names = self._copied(files)
+            names = self._placed(files or ())
         except BaseException:
             self._turns.release()
             raise
@@ -340,6 +357,46 @@ class Session:
         self._memory.drop_round(round_id)
         self._let_roles_forget({round_id})
 
+    def add_files(self, files: Sequence[SessionFile]) -> list[str]:
+        """Make files available to code at once; the agent is told with the next message.
+
+        A file of the working folder is only named; another one is copied into it. Nothing there is
+        replaced: beside a different file of the same name the copy gets another one.
+
+        Returns:
+            Their names in the working folder, as code opens them.
+
+        Raises:
+            SessionError: The session was stopped, or a file cannot be copied; those before it are
+                there.
+        """
+        self._turns.require_open()
+        names: list[str] = []
+        try:
+            for file in files:
+                names += self._placed([file])
+        finally:
+            if names:
+                self.emitter.emit_session_event(
+                    SessionEventType.session_files_added,
+                    f"Code can open: {', '.join(map(describe_place, names, files))}",
+                    {"files": names},
+                )
+                self.share([*self.context_blocks, describe_files(names)])
+        return names
+
+    def made_files(self) -> list[Path]:
+        """The files of the working folder that code has made known, and that are there."""
+        attachments = (
+            attachment
+            for one in self.rounds
+            for post in one.post_list
+            for attachment in post.get_attachment(AttachmentType.artifact_paths)
+        )
+        names = (name for attachment in attachments for name in attachment.extra or ())
+        found = (regular_file_beneath(self.cwd, name) for name in dict.fromkeys(names))
+        return [path for path in found if path is not None]
+
     def forget(self) -> None:
         """Let the agent know nothing of what was said so far; variables and files stay."""
         self._turns.require_open()
@@ -400,7 +457,8 @@ class Session:
         Args:
             to: The format; by default what the file's name asks for.
             replaces: Whether a file that is there may be replaced.
-            with_files: Of a bundle: with everything in the working folder.
+            with_files: Of a bundle: with everything in the working folder, if that is the
+                session's own; of a person's folder, only what the session names.
             with_variables: Of a bundle: with what `snapshot` saved last.
 
         Raises:
@@ -409,7 +467,10 @@ class Session:
         """
         path = Path(path)
         source = ExportSource(
-            session_id=self.session_id, folder=self.session_dir, read=self.emitter.events
+            session_id=self.session_id,
+            folder=self.session_dir,
+            read=self.emitter.events,
+            folders=tuple(self._folder.past.folders),
         )
         to = to or format_of(path)
         return export_session(
@@ -428,6 +489,14 @@ class Session:
         ends with the round that is under way.
         """
         self._turns.stop(is_called_back=self.emitter.is_calling_here)
+
+    def _say_where_code_works(self, past: RebuiltSession) -> None:
+        """Have a later process, and everybody who listens, know the folder if it is another."""
+        folder = self.cwd if self.works_here else None
+        if folder != past.folders[-1]:
+            past.folders.append(folder)
+            details: FolderExtra = {"place": self._working.place}
+            self.emitter.emit_session_event(SessionEventType.session_folder, str(self.cwd), details)
 
     def _go_on_from(self, past: RebuiltSession) -> None:
         """Take up what an earlier process has left, if one has."""
@@ -460,8 +529,8 @@ class Session:
         for role in self._roles.values():
             role.forget(round_ids)
 
-    def _copied(self, files: Sequence[SessionFile] | None) -> list[str]:
-        return [copy_into(self.cwd, file) for file in files or ()]
+    def _placed(self, files: Sequence[SessionFile]) -> list[str]:
+        return [place_file(self.cwd, file) for file in files]
 
     def _end(self) -> None:
         """Let go of everything."""

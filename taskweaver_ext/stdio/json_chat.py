@@ -35,7 +35,7 @@ class JsonChat:
             session.emitter,
             output,
             on_failure=reader.wake,
-            first_line=protocol.first_line(session.session_id),
+            first_line=protocol.first_line(session.session_id, cwd=str(session.cwd)),
         )
         self._changed = threading.Condition()
         self._at_work = 0

@@ -37,7 +37,9 @@ def project(tmp_path: Path) -> Path:
 def open_chat(project: Path) -> Iterator[OpenChat]:
     """Opens chats in the project and waits for their prompts; each is ended after the test."""
     with ExitStack() as stack:
-        yield lambda **options: stack.enter_context(ChatTerminal(project, **options))
+        yield lambda *arguments, **options: stack.enter_context(
+            ChatTerminal(project, *arguments, **options)
+        )
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ def configure(project: Path, server: ModelServer) -> None:
 def ask(project: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*PROGRAM, "ask", *arguments, "-p", str(project)],
+        cwd=project,
         capture_output=True,
         text=True,
         env=environ(project),

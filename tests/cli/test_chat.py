@@ -40,7 +40,7 @@ def test_tab_completes_commands_files_and_names_of_the_kernel(
     chat.press("/load unmis\t")
     chat.wait_for("/load unmistakable.csv")
     chat.press("\r")
-    chat.wait_for("1 file(s)")
+    chat.wait_for("Code can open: unmistakable.csv")
     chat.press("/mod\t")
     chat.wait_for("/mode")
     chat.press(" shell\r")
@@ -61,17 +61,13 @@ def test_a_shell_keeps_its_folder_and_several_lines_can_be_typed(chat: ChatTermi
     assert lines[first + 1] == "      …     print('n', n)"
 
 
-def test_the_next_chat_remembers_what_was_typed_and_that_it_was_told_where_code_runs(
-    open_chat: OpenChat,
-) -> None:
+def test_the_next_chat_remembers_what_was_typed(open_chat: OpenChat) -> None:
     first = open_chat()
-    assert first.count("Code runs on this machine, with your rights") == 1
     first.press("> print('remember', 'me')\r")
     first.wait_for("remember me")
     assert first.leave() == 0
 
     second = open_chat()
-    assert second.count("Code runs on this machine") == 0
     second.press("\x1b[A\r")
 
     second.wait_for("remember me")

@@ -103,8 +103,8 @@ def test_json_tells_the_same_and_a_key_is_never_shown(
     assert code == 0
     assert report["can_run"] is True
     found = {check["name"]: check for check in report["checks"]}
-    others = {"languages", "sandbox", "guard", "docker", "isolation", "model", "sessions"}
-    assert set(found) == {*NEEDED, *others}
+    others = {"languages", "sandbox", "guard", "docker", "isolation", "variables"}
+    assert set(found) == {*NEEDED, *others, "model", "sessions"}
     assert re.search(r"\bbash \d+\.\d+", found["languages"]["detail"])
     assert found["docker"]["status"] == "ok"
     assert found["docker"]["detail"] == f"engine 28.0.1 at {engine}"

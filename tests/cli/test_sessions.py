@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def test_a_request_goes_on_where_the_one_before_ended(project: Path) -> None:
         request = told(server, 3)
 
     assert first.stderr.rstrip().endswith(
-        f"Continue with: taskweaver-ext chat --resume {session_id}"
+        f"Continue with: {shlex.join(PROGRAM)} chat --resume {session_id}"
     )
     assert (second.stdout, second.returncode) == ("As I said.\n", 0), second.stderr
     assert "what is lucky?" in request
@@ -82,7 +83,7 @@ def test_a_session_elsewhere_is_continued_there(project: Path, tmp_path: Path) -
 
     done = run(elsewhere, "chat", "-p", str(project), "--resume", session_id, input="> 2\n")
 
-    command = f"taskweaver-ext chat -p {project} --resume {session_id}"
+    command = f"{shlex.join(PROGRAM)} chat -p {project} --resume {session_id}"
     assert done.stderr.rstrip().endswith(command)
 
 

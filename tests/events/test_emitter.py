@@ -104,6 +104,8 @@ def test_event_types_are_spelled_as_in_taskweaver_plus_ours() -> None:
         "session_context_update",
         "session_memory_update",
         "session_settings",
+        "session_folder",
+        "session_files_added",
         "session_notice",
         "session_renamed",
     }

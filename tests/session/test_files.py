@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from taskweaver_ext.errors import SessionError
-from taskweaver_ext.session.files import SessionFile, copy_into
+from taskweaver_ext.session.files import SessionFile, place_file
 
 
 def test_a_file_or_its_content_is_copied_under_its_name(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_a_file_or_its_content_is_copied_under_its_name(tmp_path: Path) -> None:
         {"name": "../../text.txt", "content": "täxt"},
         {"name": "empty"},
     ]
-    names = [copy_into(folder, file) for file in given]
+    names = [place_file(folder, file) for file in given]
 
     assert names == ["table.csv", "table.csv", "other.csv", "text.txt", "empty"]
     contents = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -38,7 +38,7 @@ def test_a_file_or_its_content_is_copied_under_its_name(tmp_path: Path) -> None:
 def test_a_file_of_the_folder_itself_stays_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_bytes(b"a,b\n")
 
-    copy_into(tmp_path, tmp_path / "table.csv")
+    place_file(tmp_path, tmp_path / "table.csv")
 
     assert (tmp_path / "table.csv").read_bytes() == b"a,b\n"
 
@@ -56,7 +56,7 @@ def test_what_is_no_ordinary_file_is_refused_at_once(tmp_path: Path, kind: str) 
     }
 
     with pytest.raises(SessionError, match="no ordinary file|No such file"):
-        copy_into(folder, sources[kind])
+        place_file(folder, sources[kind])
 
     assert list(folder.iterdir()) == []
 
@@ -74,6 +74,6 @@ def test_what_is_no_ordinary_file_is_refused_at_once(tmp_path: Path, kind: str) 
 )
 def test_what_cannot_be_a_file_is_refused(tmp_path: Path, file: SessionFile) -> None:
     with pytest.raises(SessionError):
-        copy_into(tmp_path, file)
+        place_file(tmp_path, file)
 
     assert list(tmp_path.iterdir()) == []

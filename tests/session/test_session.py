@@ -527,11 +527,11 @@ def test_files_are_copied_into_the_working_directory(tmp_path: Path) -> None:
         session.send_message("look", files=[table, {"name": "../../notes.txt", "content": b"mine"}])
 
         assert (session.cwd / "table.csv").read_text() == "a,b\n1,2\n"
-        assert (session.cwd / "notes.txt").read_text() == "mine"
+        assert (session.cwd / "notes-2.txt").read_text() == "mine"
         with pytest.raises(SessionError, match=r"missing\.csv"):
             session.send_message("look", files=[tmp_path / "missing.csv"])
     assert outside.read_text() == "untouched"
-    assert "table.csv, notes.txt" in said(server.requests[0])
+    assert "table.csv, notes-2.txt" in said(server.requests[0])
 
 
 def test_prompts_are_kept_in_the_sessions_folder(tmp_path: Path) -> None:

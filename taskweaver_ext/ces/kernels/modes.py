@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -57,8 +58,8 @@ class KernelSourceSettings:
     env_dir: Path
     python: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
-    memory_limit: int | None = None
     env_rules: EnvironmentRules = FOR_AGENTS
+    memory_limit: int | None = None
     warm_start: bool = True
     preload: Sequence[str] = ()
     spare_kernels: int = 0
@@ -336,7 +337,7 @@ class KernelMode:
     check_folder: Callable[[Path], None]
     """Raises ConfigError for a working directory that code may not have."""
     starts_here: bool
-    """Whether a script runs in the caller's current folder unless told otherwise."""
+    """Whether code can work in the caller's current folder: it is on the same disk."""
     verifies_code: bool
     """Whether code that a model wrote is verified by default: nothing else protects us."""
     prepare_own_cwd: Callable[[KernelSourceSettings, Path], None] = lambda _settings, _cwd: None
@@ -367,8 +368,8 @@ KERNEL_MODES: Mapping[EnvMode, KernelMode] = {
         programs="beside the kernel",
         program_sites=_programs_in_container,
         is_confined=True,
-        check_folder=_allow_folder,
-        starts_here=False,
+        check_folder=partial(refuse_folder, place="a container"),
+        starts_here=True,
         verifies_code=False,
         prepare_own_cwd=_give_to_code_in_container,
     ),

@@ -146,8 +146,8 @@ def check(
         )
 
 
-def refuse_folder(working_folder: str | Path) -> None:
-    """Raise ConfigError for a working folder that holds what a sandbox is to protect."""
+def refuse_folder(working_folder: str | Path, place: str = "a sandbox") -> None:
+    """Raise ConfigError for a working folder that holds what is to be protected from code."""
     working = os.path.realpath(working_folder)
     for what, places in (
         ("all that the user has", _real_paths(_home(), str(Path.home()))),
@@ -156,7 +156,7 @@ def refuse_folder(working_folder: str | Path) -> None:
     ):
         if any(_is_beneath(place, working) for place in places):
             raise ConfigError(
-                f"{working_folder} cannot be the working folder of a sandbox: {what} is in it."
+                f"{working_folder} cannot be the working folder of {place}: {what} is in it."
                 " Use a folder of its own."
             )
 

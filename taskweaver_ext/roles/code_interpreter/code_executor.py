@@ -69,6 +69,7 @@ class CodeExecutor:
         environment: Environment,
         session_id: str,
         session_dir: Path,
+        cwd: Path,
         emitter: SessionEventEmitter,
         plugins: Sequence[PluginEntry],
         cancellation: Cancellation,
@@ -82,13 +83,14 @@ class CodeExecutor:
         """Prepare to run code.
 
         Args:
+            cwd: Where it works.
             questions: Through which code asks a person for input.
             plugin_problems: Why plugins of the project are not among `plugins`; a person is told.
             languages: Languages besides the built-in ones.
             shell_init_script: Run in each fresh shell before its first command.
             traces: Told of each run.
         """
-        self.cwd = session_dir / "cwd"
+        self.cwd = cwd
         self.plugins: tuple[PluginEntry, ...] = tuple(plugins)
         """Those that generated code can call; one that does not load is taken out."""
         self.on_input: OnInput | None = None

@@ -1,6 +1,7 @@
 """A session read back: its events, from whatever source, as messages, cells and notices."""
 
 from taskweaver_ext.session.blocks.fold import LookAhead, fold_blocks, look_ahead, read_blocks
+from taskweaver_ext.session.blocks.folders import OWN_FOLDER, folder_of
 from taskweaver_ext.session.blocks.numbers import BlockNumbers, numbered
 from taskweaver_ext.session.blocks.outputs import MAX_OUTPUT_CHARS, OutputCollector
 from taskweaver_ext.session.blocks.types import (
@@ -24,6 +25,7 @@ from taskweaver_ext.session.blocks.types import (
 
 __all__ = [
     "MAX_OUTPUT_CHARS",
+    "OWN_FOLDER",
     "TERMINAL",
     "ArtifactOutput",
     "Attached",
@@ -44,6 +46,7 @@ __all__ = [
     "SessionNotice",
     "TextOutput",
     "fold_blocks",
+    "folder_of",
     "look_ahead",
     "numbered",
     "read_blocks",

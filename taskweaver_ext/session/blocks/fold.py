@@ -16,6 +16,7 @@ from taskweaver_ext.ces.execution.results import ExecutionId
 from taskweaver_ext.conversation import UNKNOWN_ROLE, PostId
 from taskweaver_ext.events.types import (
     AnsweredExtra,
+    FilesExtra,
     LateOutputExtra,
     MissedEventsExtra,
     NewPostExtra,
@@ -206,6 +207,9 @@ class _SessionFold:
             case SessionEventType.session_notice:
                 about = cast(NoticeExtra, event.extra).get("about")
                 yield replace(self._notice("notice", event.msg, event), about=about)
+            case SessionEventType.session_files_added:
+                files = tuple(cast(FilesExtra, event.extra)["files"])
+                yield replace(self._notice("notice", event.msg, event), files=files)
             case SessionEventType.session_events_missed:
                 missed = cast(MissedEventsExtra, event.extra)
                 count = missed["last_seq"] - missed["first_seq"] + 1

@@ -206,6 +206,8 @@ class SessionNotice:
     text: str
     about: NoticeSubject | None = None
     """What a notice is about, where readers act on it."""
+    files: tuple[str, ...] = ()
+    """The names of files that were added to the working directory."""
     round_id: RoundId | None = None
     at: float = 0.0
 

@@ -13,8 +13,7 @@ import re
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from taskweaver_ext.ces.execution.events import ArtifactProduced
 from taskweaver_ext.ces.execution.files_beneath import (
@@ -26,8 +25,8 @@ from taskweaver_ext.ces.sessions.snapshot_file import VARIABLES_FILE
 from taskweaver_ext.conversation import AttachmentType
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.journal_lines import JOURNAL
-from taskweaver_ext.events.types import TaskWeaverEvent
-from taskweaver_ext.session.export.source import ExportSource, file_in_session, plain
+from taskweaver_ext.events.types import RoundEventType, SessionEventType, TaskWeaverEvent
+from taskweaver_ext.session.export.source import ExportSource, FileOfSession, plain
 
 FORMAT = 1
 DESCRIPTION = "bundle.json"
@@ -76,33 +75,43 @@ def write_bundle(
         own.remove(VARIABLES_FILE)
     if not any(says_what_was_said(name, source.session_id) for name in own):
         raise SessionError(f"Nothing in {folder} could be taken back: there is no journal.")
-    named, elsewhere = _artifact_files(source)
+    named, elsewhere = _named_files(source, with_given=with_files)
     working = [n for n in listed if n.startswith(_WORKING) and (with_files or n in named)]
     own.sort(key=lambda name: name != JOURNAL)
+    files = [FileOfSession(folder, name, name) for name in (*own, *working)]
+    files += [file for name, file in named.items() if name not in all_files]
     notes = [f"not in the bundle, because it is no file of the session: {p}" for p in elsewhere]
+    if with_files and source.working_folder is not None:
+        notes.append(
+            f"{_shown_name(str(source.working_folder))} is your folder and not packed: only files"
+            " that were given to the session, or made known by it, are in the bundle"
+        )
     if with_variables and VARIABLES_FILE not in own:
         notes.append("without variables: none were saved; /snapshot in a chat saves them")
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bundle:
         about = {"format": FORMAT, "session_id": source.session_id, "exported_at": time.time()}
         bundle.writestr(DESCRIPTION, json.dumps({**about, "title": source.title}))
-        for name in (*own, *working):
+        for one in files:
             try:
-                _add(bundle, folder, name)
+                _add(bundle, one)
             except FileNotFoundError:  # code removes its files at any time
-                notes.append(f"gone before it could be copied: {_shown_name(name)}")
+                notes.append(f"gone before it could be copied: {_shown_name(one.path)}")
             except PermissionError:
-                notes.append(f"not in the bundle, because it may not be read: {_shown_name(name)}")
+                shown = _shown_name(one.path)
+                notes.append(f"not in the bundle, because it may not be read: {shown}")
     return tuple(notes)
 
 
-def _artifact_files(source: ExportSource) -> tuple[set[str], list[str]]:
-    """The files that the session's artifacts name: those in its folder, and those elsewhere."""
-    named: set[str] = set()
+def _named_files(
+    source: ExportSource, *, with_given: bool
+) -> tuple[dict[str, FileOfSession], list[str]]:
+    """The files that the session names, by their place in a bundle; and those that are not its."""
+    named: dict[str, FileOfSession] = {}
     elsewhere: set[str] = set()
     for event in source.read():
-        for name in _artifact_names(event):
-            if found := file_in_session(source.folder, name):
-                named.add(found)
+        for name in (*_artifact_names(event), *(_given_names(event) if with_given else ())):
+            if found := source.find_file(name):
+                named.setdefault(found.name, found)
             else:
                 elsewhere.add(_shown_name(name))
     listed = sorted(elsewhere)
@@ -124,12 +133,19 @@ def _artifact_names(event: TaskWeaverEvent) -> Iterator[str]:
         yield from (name for name in extra["extra"] if isinstance(name, str))
 
 
-def _add(bundle: zipfile.ZipFile, folder: Path, name: str) -> None:
-    descriptor = open_beneath(folder, name)
+def _given_names(event: TaskWeaverEvent) -> Iterator[str]:
+    """The names of files that were given to the session."""
+    if event.t in (RoundEventType.round_start, SessionEventType.session_files_added):
+        given: Mapping[str, Any] = event.extra
+        yield from given.get("files", ())
+
+
+def _add(bundle: zipfile.ZipFile, one: FileOfSession) -> None:
+    descriptor = open_beneath(one.root, one.path)
     with open(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         changed = time.localtime(max(found.st_mtime, 315_619_200))[:6]  # zip knows none before 1980
-        entry = zipfile.ZipInfo(f"{CONTENT}/{name}", changed)
+        entry = zipfile.ZipInfo(f"{CONTENT}/{one.name}", changed)
         entry.compress_type = zipfile.ZIP_DEFLATED
         entry.external_attr = 0o100600 << 16
         with bundle.open(entry, "w", force_zip64=True) as target:

@@ -87,7 +87,7 @@ def export_session(
 
     Args:
         replaces: Whether a file that is there may be replaced.
-        with_files: Of a bundle: with everything in the working folder.
+        with_files: Of a bundle: with everything in the session's own working folder.
         with_variables: Of a bundle: with the snapshot of the variables.
 
     Raises:

@@ -17,10 +17,13 @@ from typing import IO, Any
 
 from taskweaver_ext.ces.execution.files_beneath import path_parts
 from taskweaver_ext.errors import SessionError
+from taskweaver_ext.events.journal import Journal
 from taskweaver_ext.events.journal_lines import JOURNAL
 from taskweaver_ext.events.journal_reader import JournalReader
+from taskweaver_ext.events.types import EventScope, SessionEventType, TaskWeaverEvent
 from taskweaver_ext.machine.owned_folders import disown_folder, make_owned_folder
 from taskweaver_ext.machine.private_files import make_private_folder, open_private
+from taskweaver_ext.session.blocks import OWN_FOLDER, folder_of
 from taskweaver_ext.session.export.bundle import CONTENT, DESCRIPTION, FORMAT, belongs_in_bundle
 
 MAX_FILES = 100_000
@@ -162,11 +165,10 @@ def _moved(staging: Path, sessions: Path, original_id: str) -> tuple[str, Path]:
     journal = staging / JOURNAL
     if journal.exists():
         _adopt_journal(journal, session_id)
-        with JournalReader(staging):
-            pass  # raises SessionError if it cannot be read
+        _leave_folder_behind(staging, session_id, sessions / session_id / OWN_FOLDER)
     elif not _rounds_in(staging):
         raise SessionError("The bundle holds no journal and no rounds; nothing was imported.")
-    make_private_folder(staging / "cwd")
+    make_private_folder(staging / OWN_FOLDER)
     folder = sessions / session_id
     os.rename(staging, folder)
     return session_id, folder
@@ -199,6 +201,34 @@ def _adopt_journal(journal: Path, session_id: str) -> None:
             target.write(new_line.encode() + b"\n")
             shutil.copyfileobj(file, target, _CHUNK_BYTES)
     os.replace(adopted, journal)
+
+
+def _leave_folder_behind(staging: Path, session_id: str, folder: Path) -> None:
+    """Let a session that worked in a folder of its person go on in one of its own.
+
+    Raises:
+        SessionError: Its journal cannot be read.
+    """
+    with JournalReader(staging) as reader:
+        folders = [folder_of(event) for event in reader.events_of(SessionEventType.session_folder)]
+    if not folders or folders[-1] is None:
+        return
+    failures: list[str] = []
+    journal = Journal(staging, session_id=session_id, project="", on_failure=failures.append)
+    event = TaskWeaverEvent(
+        EventScope.session,
+        SessionEventType.session_folder,
+        None,
+        None,
+        str(folder),
+        {"place": "session"},
+        seq=journal.last_seq + 1,
+        at=time.time(),
+    )
+    journal.append(event)
+    journal.close()
+    if failures:
+        raise SessionError(f"{failures[0]} Nothing was imported.")
 
 
 def _time_of(info: zipfile.ZipInfo) -> float:

@@ -7,16 +7,17 @@ import binascii
 import json
 import os
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from taskweaver_ext.ces.execution.files_beneath import open_beneath, regular_file_beneath
 from taskweaver_ext.ces.execution.results import ExecutionArtifact
 from taskweaver_ext.events.types import RoundEventType, TaskWeaverEvent
 from taskweaver_ext.session.blocks import (
+    OWN_FOLDER,
     Block,
     Cell,
     DisplayOutput,
@@ -39,6 +40,16 @@ ENCODED_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "applicat
 PICTURE_TYPES = ("image/svg+xml", "image/png", "image/jpeg", "image/gif", "image/webp")
 
 
+class FileOfSession(NamedTuple):
+    """A file that a session names, where it is there."""
+
+    root: Path
+    path: str
+    """From there."""
+    name: str
+    """Its place in the folder of a session that has all its files in it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSource:
     """A session that is to be exported."""
@@ -48,6 +59,30 @@ class ExportSource:
     """Where its displays and records are."""
     read: Callable[[], Iterable[TaskWeaverEvent]]
     """Returns its events from the first on, anew each time."""
+    folders: Sequence[Path | None] = (None,)
+    """Where its code has worked, the folder of now last; None: in the session's own."""
+
+    @property
+    def working_folder(self) -> Path | None:
+        """The person's folder in which it works now; None: its own.
+
+        What events name is looked for there, too. A folder of earlier days is not: in a session
+        that was brought from elsewhere it could be any, such as one with keys.
+        """
+        return self.folders[-1]
+
+    def find_file(self, name: str) -> FileOfSession | None:
+        """Find a file that an event names, in the session's folder or where it works now."""
+        for folder in (None, *self.folders):
+            inside = name if folder is None else _beneath(folder, name)
+            if inside and (found := file_in_session(self.folder, inside)):
+                return FileOfSession(self.folder, found, found)
+        if self.working_folder is not None:
+            root = self.working_folder.resolve()
+            if found_here := regular_file_beneath(root, name):
+                path = found_here.relative_to(root).as_posix()
+                return FileOfSession(root, path, f"{OWN_FOLDER}/{path}")
+        return None
 
     @property
     def title(self) -> str:
@@ -73,7 +108,7 @@ class ExportSource:
         for kind, name in display.files.items():
             if not _is_ours_to_show(kind):
                 continue
-            content = self._read(name)
+            content = _content(self.folder, name)
             if content is None:
                 place = f"[{kind}: {name} in the session's folder]"
                 bundle["text/plain"] = f"{bundle.get('text/plain', '')}\n{place}".strip()
@@ -97,7 +132,9 @@ class ExportSource:
     def artifact_text(self, artifact: ExecutionArtifact) -> str:
         """A file that code made, in a line; one of the session's by its place in its folder."""
         place = artifact.file_name or artifact.original_name
-        place = file_in_session(self.folder, place) or place
+        found = self.find_file(place)
+        if found is not None:
+            place = found.path
         return f"File made: {artifact.name} ({artifact.type}): {place}"
 
     def _content_of(self, artifact: ExecutionArtifact) -> bytes | None:
@@ -105,24 +142,13 @@ class ExportSource:
             if artifact.file_content_encoding == "base64":
                 return _decoded(artifact.file_content)
             return artifact.file_content.encode("utf-8", "replace")
-        name = file_in_session(self.folder, artifact.file_name)
-        return self._read(name) if name else None
+        found = self.find_file(artifact.file_name)
+        return _content(found.root, found.path) if found else None
 
     def _pictures_shown(self, cell: Cell, kind: str) -> Iterator[bytes | None]:
         for output in cell.outputs:
             if isinstance(output, DisplayOutput) and kind in {*output.bundle, *output.files}:
                 yield picture_bytes(kind, self.bundle_of(output).get(kind))
-
-    def _read(self, name: str) -> bytes | None:
-        """Return what a file of the session holds, unless it is too large, or not there."""
-        try:
-            descriptor = open_beneath(self.folder.resolve(), name)
-        except OSError:
-            return None
-        with open(descriptor, "rb") as file:
-            if os.fstat(descriptor).st_size > MAX_DISPLAY_BYTES:
-                return None
-            return file.read(MAX_DISPLAY_BYTES)
 
 
 def file_in_session(folder: Path, name: str) -> str | None:
@@ -131,9 +157,9 @@ def file_in_session(folder: Path, name: str) -> str | None:
     A session that was brought from another machine names its files as they were called there.
     """
     root = folder.resolve()
-    tails = [name, f"cwd/{name}"]
+    tails = [name, f"{OWN_FOLDER}/{name}"]
     parts = PurePosixPath(name.replace("\\", "/")).parts
-    for top in ("cwd", "ces"):
+    for top in (OWN_FOLDER, "ces"):
         if top in parts:
             last = len(parts) - 1 - parts[::-1].index(top)
             tails.append("/".join(parts[last:]))
@@ -141,6 +167,26 @@ def file_in_session(folder: Path, name: str) -> str | None:
         if found := regular_file_beneath(root, tail):
             return found.relative_to(root).as_posix()
     return None
+
+
+def _beneath(folder: Path, name: str) -> str:
+    """The path of a file from the folder that it was in on whichever machine; else nothing."""
+    try:
+        return PurePosixPath(name).relative_to(folder.as_posix()).as_posix()
+    except ValueError:
+        return ""
+
+
+def _content(root: Path, name: str) -> bytes | None:
+    """Return what a file beneath a folder holds, unless it is too large, or not there."""
+    try:
+        descriptor = open_beneath(root.resolve(), name)
+    except OSError:
+        return None
+    with open(descriptor, "rb") as file:
+        if os.fstat(descriptor).st_size > MAX_DISPLAY_BYTES:
+            return None
+        return file.read(MAX_DISPLAY_BYTES)
 
 
 def picture_bytes(kind: str, value: object) -> bytes | None:

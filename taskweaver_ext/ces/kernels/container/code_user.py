@@ -52,7 +52,8 @@ def find_code_user(wanted: str | None, cwd: Path, *, is_rootless: bool) -> CodeU
     if found.st_uid == 0:
         raise KernelStartError(
             f"The folder {cwd} belongs to root, and code in a container does not run as root. Give"
-            " the folder to another user (chown), choose another folder, or say which user the code"
+            " the folder to another user (chown), choose another one (--cwd; session.cwd: session"
+            " gives each session its own), or say which user the code"
             ' is to be: ContainerSettings(user="UID:GID"), or execution_service.container_user'
             " (the variable EXECUTION_SERVICE_CONTAINER_USER)."
         )
