@@ -30,7 +30,7 @@ from taskweaver_ext.server.served_sessions import Cursor, ServedSession, ServedS
 from taskweaver_ext.session.blocks import read_blocks
 from taskweaver_ext.session.export.bundle import write_bundle
 from taskweaver_ext.session.export.export import SUFFIXES, text_pieces
-from taskweaver_ext.session.export.source import ExportSource, file_in_session
+from taskweaver_ext.session.export.source import ExportSource
 from taskweaver_ext.session.saved import SavedSession
 
 _BLOCK_BYTES = 1 << 20
@@ -210,21 +210,17 @@ class ReadingApi:
             content = content_of(kind, made.file_content)
             is_download = call.query.download
             return content_response(content, made.mime_type, name, is_download=is_download)
-        place = file_in_session(served.folder, made.file_name)
-        if place is None:
+        found = _source_of(served).find_file(made.file_name)
+        if found is None:
             raise _no_such(f"the file {name[:200]!r} is no longer there")
-        return _file_of(served.folder, place, made.mime_type, name, is_download=call.query.download)
+        is_download = call.query.download
+        return _file_of(found.root, found.path, made.mime_type, name, is_download=is_download)
 
     def export(self, call: Call) -> Response:
         """Return a session in another form."""
         served = self._sessions.find(call.session_id)
         query: api.ExportQuery = call.query
-        source = ExportSource(
-            session_id=served.session_id,
-            folder=served.folder,
-            read=served.events,
-            folders=SavedSession(served.folder).folders(),
-        )
+        source = _source_of(served)
         name = f"{served.session_id}{SUFFIXES[query.to]}"
         media_type = _EXPORT_TYPES[query.to]
         headers = {"content-disposition": f'attachment; filename="{name}"'}
@@ -259,6 +255,16 @@ class ReadingApi:
         if event is None or event.t is not PostEventType.post_execution_event:
             raise _no_such(f"event {number} is none of an execution")
         return served, event.extra.get("event")
+
+
+def _source_of(served: ServedSession) -> ExportSource:
+    """What a session is made of, with the folders in which it has worked."""
+    return ExportSource(
+        session_id=served.session_id,
+        folder=served.folder,
+        read=served.events,
+        folders=SavedSession(served.folder).folders(),
+    )
 
 
 def _file_of(
