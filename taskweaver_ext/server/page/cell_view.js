@@ -152,7 +152,7 @@ export class CellView {
     this.#stop.hidden = !isOpen || state === "asking";
     this.#kill.hidden = state !== "running";
     this.#again.hidden = this.#edit.hidden = isOpen || number === null;
-    this.#known.hidden = !isKnown || by === "agent";
+    this.#known.hidden = !isKnown || isOpen || number === null;
     this.element.classList.toggle("in-context", isKnown);
   }
 

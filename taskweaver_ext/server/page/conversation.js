@@ -31,6 +31,8 @@ import { OutputStore } from "./output_store.js";
  * @property {string} [language]
  * @property {string[]} [reasons]
  * @property {string[]} [choices]
+ * @property {string} [always]  What "always" allows, in a sentence.
+ * @property {string} [pattern]  What "pattern" allows, unless the answer is another one.
  */
 
 /** @typedef {{ seq: number, name: string, type: string, mime_type: string, original_name: string, file_name: string, preview: string }} Artifact */
@@ -261,17 +263,20 @@ export class Conversation {
         break;
       case "session_context_update":
         this.context = extra.blocks ?? [];
+        this.#know(extra.runs ?? [], true);
+        this.#know(extra.dropped ?? [], false);
         break;
       case "session_settings":
         this.settings = { ...this.settings, ...extra };
         break;
-      case "session_title":
+      case "session_renamed":
         this.title = text;
         break;
       case "session_notice":
         this.#add(new Notice(`event-${event.seq}`, text, "notice"));
         break;
       case "session_memory_update":
+        if (!extra.role) this.#know([...this.#cells.keys()], false);
         this.#add(new Notice(`event-${event.seq}`, text || "From here on, the agent knows nothing of what was said before.", "notice"));
         break;
       case "session_events_missed":
@@ -372,6 +377,20 @@ export class Conversation {
       case "post_end":
         this.#endPost(post);
         break;
+    }
+  }
+
+  /**
+   * Take note of what the agent knows, or knows no longer.
+   * @param {string[]} ids
+   * @param {boolean} isKnown
+   */
+  #know(ids, isKnown) {
+    for (const id of ids) {
+      const cell = this.#cells.get(id);
+      if (!cell || cell.isKnown === isKnown) continue;
+      cell.isKnown = isKnown;
+      this.onChange(cell);
     }
   }
 

@@ -1,6 +1,7 @@
 /** Asks a person: whether code may run, or what `input()` and `getpass()` want to know. */
 
 import { button, make } from "./dom.js";
+import { lineDiff } from "./line_diff.js";
 
 /** @typedef {import("./conversation.js").Question} Question */
 /** @typedef {import("./page_actions.js").PageActions} PageActions */
@@ -20,13 +21,18 @@ export class QuestionView {
   }
 
   #approval() {
-    const { code = "", prompt, reasons = [] } = this.question;
+    const { code = "", prompt, reasons = [], choices = [] } = this.question;
     const editor = make("textarea", "code-editor", {
       value: code,
       hidden: true,
       spellcheck: false,
       rows: Math.min(20, code.split("\n").length + 1),
       "aria-label": "The code, to be edited",
+    });
+    const diff = make("pre", "diff", { hidden: true, "aria-label": "Your changes" });
+    editor.addEventListener("input", () => {
+      diff.replaceChildren(...diffRows(code, editor.value));
+      diff.hidden = editor.value === code;
     });
     const run = button("Run", () => this.#answer(editor.hidden || editor.value === code ? "approved" : "edited", editor.hidden ? "" : editor.value), "primary");
     const edit = button("Edit", () => {
@@ -39,7 +45,9 @@ export class QuestionView {
       { "aria-label": prompt, tabIndex: -1 },
       make("p", "", {}, make("strong", "", { textContent: prompt }), " ", make("span", "quiet", { textContent: reasons.join(" ") })),
       editor,
-      make("div", "choices", {}, run, edit, button("Refuse", () => this.#answer("refused"), ""), make("span", "quiet", { textContent: "Enter runs · e edits · n refuses" })),
+      diff,
+      choices.includes("pattern") && this.#patternForm(),
+      make("div", "choices", {}, run, edit, button("Refuse", () => this.#answer("refused"), ""), choices.includes("always") && this.#always(), make("span", "quiet", { textContent: "Enter runs · e edits · n refuses" })),
     );
     place.addEventListener("keydown", (event) => {
       if (event.target === editor) return;
@@ -50,6 +58,23 @@ export class QuestionView {
       event.preventDefault();
     });
     return place;
+  }
+
+  #always() {
+    const press = button("Always", () => this.#answer("always"), "");
+    press.title = this.question.always ?? "";
+    return press;
+  }
+
+  /** Commands like this one, as the person wants to put it. */
+  #patternForm() {
+    const field = make("input", "mono", { value: this.question.pattern ?? "", "aria-label": "Commands that run without asking" });
+    const form = make("form", "choices", {}, make("label", "", {}, "Always for ", field), make("button", "", { type: "submit", textContent: "Run, and allow these" }));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      void this.#answer("pattern", field.value);
+    });
+    return form;
   }
 
   #input() {
@@ -80,4 +105,14 @@ export class QuestionView {
   #answer(outcome, text = "") {
     return this.#actions.answer(this.question.question_id, outcome, text);
   }
+}
+
+/**
+ * @param {string} before
+ * @param {string} after
+ */
+function diffRows(before, after) {
+  return lineDiff(before.split("\n"), after.split("\n")).map(([sign, line]) =>
+    make("span", sign === "+" ? "added" : sign === "-" ? "removed" : "", { textContent: `${sign} ${line}\n` }),
+  );
 }

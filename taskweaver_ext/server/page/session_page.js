@@ -8,6 +8,7 @@ import { Cell, Conversation, Message, Notice, Plan } from "./conversation.js";
 import { make, setText } from "./dom.js";
 import { FilesPanel } from "./files_panel.js";
 import { MessageView, NoticeView, PlanView } from "./message_view.js";
+import { SettingsPanel } from "./settings_panel.js";
 import { say } from "./toast.js";
 import { VariablesPanel } from "./variables_panel.js";
 
@@ -37,6 +38,7 @@ export class SessionPage {
   #usage = make("span", "chip");
   #model = make("span", "chip");
   #line = make("span", "chip", { role: "status" });
+  #settings = new SettingsPanel((command, fields) => this.#do(command, fields));
   #variables;
   #files;
   /** @type {Map<Item, CellView | MessageView | PlanView | NoticeView>} */
@@ -57,7 +59,7 @@ export class SessionPage {
     this.#files = new FilesPanel(sessionId, (file) => this.#composer.fill("agent", `Look at ${file}: `));
     this.top = [this.#title, this.#folder, make("span", "spring"), this.#state, this.#model, this.#usage, this.#line];
     this.middle = [this.#scroller, this.#composer.element];
-    this.right = [this.#variables.element, this.#files.element];
+    this.right = [this.#variables.element, this.#files.element, this.#settings.element];
     this.#conversation.onItem = (item) => this.#add(item);
     this.#conversation.onChange = (item) => this.#ask(item);
     this.#conversation.onSession = () => this.#ask(null);
@@ -99,7 +101,7 @@ export class SessionPage {
       stop: (isKill) => this.#do("interrupt", { kill: isKill }),
       answer: (questionId, outcome, text = "") => this.#do("answer", { question_id: questionId, outcome, text }),
       showsMarkdown: (kind) => kind === "agent",
-      dropFromContext: (number) => this.#do("drop_context", { number }),
+      dropFromContext: (number) => this.#do("drop", { block: number }),
       recordAddress: (executionId, stream) => `/api/v1${sessionPath(this.#sessionId, `/records/${encodeURIComponent(executionId)}/whole`)}?stream=${stream}`,
     };
   }
@@ -135,6 +137,7 @@ export class SessionPage {
     this.#changed.clear();
     this.#goToLinked();
     this.#drawTop();
+    this.#settings.update(this.#conversation.settings);
     this.#variables.setBusy(this.#conversation.roundId !== null);
   }
 

@@ -152,9 +152,48 @@ def test_code_of_the_agent_asks_and_can_be_edited(
 
     question.get_by_role("button", name="Edit").click()
     page.get_by_label("The code, to be edited").fill("echo harmless")
-    question.get_by_role("button", name="Run").click()
+    question.get_by_role("button", name="Run", exact=True).click()
 
     expect(page.locator("#block-1 .output-row")).to_have_text(["harmless"])
     expect(page.locator("#block-1 header")).to_contain_text("edited by you")
     expect(page.locator(".message.said").last).to_contain_text("Said.")
     assert "harmless" in str(model.requests[-1].body)
+
+
+def test_a_pattern_allows_such_commands_and_can_be_taken_back(
+    open_page: OpenPage, open_agent: OpenAgent
+) -> None:
+    replies = [plan("say it"), code("echo one", "bash"), plan("again"), code("echo two", "bash")]
+    server, _ = open_agent([*replies, answer("Said.")])
+    page = open_page(server.address)
+    write(page, "Ask", "say it twice")
+
+    page.get_by_label("Commands that run without asking").fill("echo *")
+    page.get_by_role("button", name="Run, and allow these").click()
+
+    expect(page.locator("#block-2 .output-row")).to_have_text(["two"])  # without a question
+    row = page.locator(".allowed li")
+    expect(row).to_contain_text("echo *")
+    row.get_by_role("button", name="Ask again").click()
+    expect(row).to_have_count(0)
+
+
+def test_what_the_agent_knows_is_marked_and_can_be_taken_out(
+    open_page: OpenPage, open_agent: OpenAgent
+) -> None:
+    server, model = open_agent([answer("I see it."), answer("Nothing.")])
+    page = open_page(server.address)
+    page.get_by_label("What the agent hears").select_option("next")
+    write(page, "Python", "secret_sauce = 7")
+    known = page.locator("#block-1").get_by_role("button", name="Known to the agent")
+    expect(known).to_be_visible()
+    write(page, "Ask", "What did I run?")
+    expect(page.locator(".message.said").last).to_contain_text("I see it.")
+
+    known.click()
+
+    expect(known).to_be_hidden()
+    write(page, "Ask", "And now?")
+    expect(page.locator(".message.said").last).to_contain_text("Nothing.")
+    assert "secret_sauce" in str(model.requests[0].body)
+    assert "secret_sauce" not in str(model.requests[1].body)
