@@ -29,10 +29,11 @@ from taskweaver_ext.ces.programs.languages import (
 )
 from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.program import ProgramLimits
+from taskweaver_ext.ces.programs.shell_completion import ShellCompletion, ShellKnowledge
 from taskweaver_ext.ces.programs.site import ProgramSite, ProgramSites
 from taskweaver_ext.ces.programs.tools import can_run
 from taskweaver_ext.ces.sessions.session_folder import refuse_to_share
-from taskweaver_ext.ces.shell import ShellExecutor, ShellState
+from taskweaver_ext.ces.shell import ShellExecutor
 from taskweaver_ext.closing import Closeable
 from taskweaver_ext.errors import KernelDiedError, KernelStartError, SessionError
 from taskweaver_ext.machine.child_environment import variables_for_programs
@@ -322,7 +323,7 @@ class ExecutorRegistry(Closeable):
                 self._executors[key] = self._make(name, fresh)
             return self._executors[key]
 
-    def shell_state(self) -> ShellState | None:
+    def shell_state(self) -> ShellKnowledge | None:
         """Where programs would begin that the session's shell starts on this machine.
 
         Returns:
@@ -339,7 +340,12 @@ class ExecutorRegistry(Closeable):
                 f" {where}.{advice}"
             )
         shell = self.get("bash")
-        return shell.state() if isinstance(shell, ShellExecutor) else None
+        return shell.ask() if isinstance(shell, ShellExecutor) else None
+
+    def complete_shell(self, line: str) -> list[ShellCompletion]:
+        """What can be typed at the end of a line for the shell; nothing is started for it."""
+        shell = self.get("bash")
+        return shell.complete(line) if isinstance(shell, ShellExecutor) else []
 
     def interrupt(self, *, kill: bool = False) -> bool:
         """Stop what runs on any executor; return whether anything did."""

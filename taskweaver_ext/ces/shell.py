@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from taskweaver_ext.ces.execution.audit import AuditLog
@@ -17,10 +16,15 @@ from taskweaver_ext.ces.execution.executor import Executor, RunOptions, new_exec
 from taskweaver_ext.ces.execution.late_output import LateOutputs, OnLateOutput
 from taskweaver_ext.ces.execution.output_sink import MAX_OUTPUT_BYTES, MEMORY_BYTES, OutputSink
 from taskweaver_ext.ces.execution.recorded_run import RecordedRun
-from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus
+from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.run_records import CLOSE_SECONDS, RunRecords
 from taskweaver_ext.ces.programs.shell_command import ShellCommand
+from taskweaver_ext.ces.programs.shell_completion import (
+    ShellCompletion,
+    ShellKnowledge,
+    complete_shell,
+)
 from taskweaver_ext.ces.programs.shell_reader import ShellReader, ShellSettings
 from taskweaver_ext.ces.programs.site import ProgramSites
 from taskweaver_ext.ces.sessions.turns import Turns
@@ -28,20 +32,18 @@ from taskweaver_ext.errors import SessionError
 from taskweaver_ext.machine.owned_folders import GivenFolder
 from taskweaver_ext.text.redaction import Redactor
 
-_ASK_FOR_STATE = r"""_taskweaver_asked=$?; \builtin printf '%s\0' "$PWD"
-\command -p env -0; \builtin return "$_taskweaver_asked"
+_ASK = r"""_taskweaver_asked=$?
+\builtin printf '%s\0' "$PWD"
+\command -p env -0
+\builtin printf '\0'; \builtin compgen {commands}
+\builtin printf '\0'; \builtin compgen -v
+\builtin return "$_taskweaver_asked"
 """
-"""Leaves the last exit code as it was."""
-_STATE_SECONDS = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class ShellState:
-    """What programs that a shell starts would begin with."""
-
-    cwd: Path
-    environment: Mapping[str, str]
-    """Its exported variables."""
+"""Asks what a shell knows, with builtins alone, and leaves its last exit code as it was."""
+_OWN_COMMANDS = "-abk -A function"
+_ALL_COMMANDS = "-c"
+_ASK_SECONDS = 10.0
+_OURS = "_taskweaver_"
 
 
 class ShellExecutor(Executor):
@@ -49,7 +51,8 @@ class ShellExecutor(Executor):
 
     Threads:
         Any thread may call any method. A command runs when its thread has the turn.
-        `_lock` guards `_reader` and `_is_closed`.
+        `_lock` guards `_reader` and `_is_closed`; what the shell is known to know belongs to
+        the thread that has the turn.
     """
 
     def __init__(
@@ -102,6 +105,11 @@ class ShellExecutor(Executor):
         self._late_outputs = LateOutputs(
             self._records.folder, on_late_output, max_output_bytes, redactor
         )
+        self._is_here = isinstance(sites, LocalSites)
+        self._known: ShellKnowledge | None = None
+        self._is_known_now = False
+        self._untold: list[Notice] = []
+        """What was to be told when nothing ran for a caller."""
         self._turns = Turns()
         self._lock = threading.Lock()
         self._reader: ShellReader | None = None
@@ -113,6 +121,9 @@ class ShellExecutor(Executor):
             has_turn = self._turns.wait(place)
             reader = self._started_reader()
             run = self._records.begin(code, options, self._settings.cwd)
+            self._is_known_now = False
+            while self._untold:
+                run.add_notice(self._untold.pop(0))
             command = ShellCommand(run=run, code=code, options=options)
             try:
                 if has_turn:
@@ -129,26 +140,41 @@ class ShellExecutor(Executor):
             finally:
                 self._records.finish(run)
 
-    def state(self, timeout: float = _STATE_SECONDS) -> ShellState | None:
-        """Its folder and exported variables once it is idle; None if it does not say in time.
+    def ask(self, wait_seconds: float = _ASK_SECONDS) -> ShellKnowledge | None:
+        """What the shell knows: its folder, variables and commands; None if it is not to be had.
 
-        The shell is started for it if need be; nothing is written down of this.
+        It is started if need be, and nothing is written down of this.
+
+        Args:
+            wait_seconds: How long a command that runs is waited for.
         """
-        options = RunOptions(execution_id=new_execution_id(None), timeout=timeout)
-        sink = OutputSink(self._records.folder, options.execution_id)
+        options = RunOptions(execution_id=new_execution_id(None), timeout=_ASK_SECONDS)
+        code = _ASK.format(commands=_OWN_COMMANDS if self._is_here else _ALL_COMMANDS)
         with self._turns.place("upkeep", options.token) as place:
-            if not self._turns.wait(place, timeout):
+            if not self._turns.wait(place, wait_seconds):
                 return None
-            run = RecordedRun(_ASK_FOR_STATE, options, sink)
-            self._started_reader().submit(
-                ShellCommand(run=run, code=_ASK_FOR_STATE, options=options)
-            )
+            run = RecordedRun(code, options, OutputSink(self._records.folder, options.execution_id))
+            self._started_reader().submit(ShellCommand(run=run, code=code, options=options))
             result = run.deliver()
-        if result.status is ExecutionStatus.TIMEOUT or not result.stdout:
-            return None
-        cwd, *entries = "".join(result.stdout).split("\0")
-        pairs = (entry.partition("=") for entry in entries if "=" in entry)
-        return ShellState(Path(cwd), {name: value for name, _, value in pairs})
+            self._untold += result.notices
+            if result.status is not ExecutionStatus.TIMEOUT:
+                self._known = _read_knowledge("".join(result.stdout), is_here=self._is_here)
+                self._is_known_now = True
+        return self._known
+
+    def complete(self, line: str) -> list[ShellCompletion]:
+        """What can be typed at the end of a line, quoted as it has to be; from any thread.
+
+        Nothing is started for it. While a command runs, the shell is as it was before.
+        """
+        with self._lock:
+            reader = self._reader
+        if reader is not None and reader.has_bash and not self._is_known_now:
+            self.ask(wait_seconds=0.0)
+        known = self._known
+        if known is None and self._is_here:
+            known = ShellKnowledge(self._settings.cwd, self._settings.environment)
+        return complete_shell(line, known) if known is not None else []
 
     def interrupt(self, *, kill: bool = False) -> bool:
         """Stop the command that runs, or is about to, with all it started; from any thread.
@@ -178,3 +204,19 @@ class ShellExecutor(Executor):
                 self._reader = ShellReader(self._settings, self._late_outputs.receive)
                 self._reader.start()
             return self._reader
+
+
+def _read_knowledge(answer: str, *, is_here: bool) -> ShellKnowledge | None:
+    """What the shell has said, if it has said all of it."""
+    cwd, *entries = answer.split("\0")
+    if entries.count("") != 1:
+        return None
+    *variables, _, commands, names = entries
+    pairs = (entry.partition("=") for entry in variables)
+    return ShellKnowledge(
+        Path(cwd),
+        {name: value for name, equals, value in pairs if equals},
+        tuple(name for name in commands.split("\n") if name and not name.startswith(_OURS)),
+        tuple(name for name in names.split("\n") if name and not name.startswith(_OURS)),
+        is_here,
+    )

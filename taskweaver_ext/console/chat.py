@@ -60,7 +60,11 @@ class ConsoleChat:
             asks_for_pictures: Whether the terminal is asked if it shows them itself.
         """
         painter = Painter(has_color)
-        completer = ChatCompleter(lambda: self._prompt.mode, self._complete_python)
+        completer = ChatCompleter(
+            lambda: self._prompt.mode,
+            self._complete_python,
+            lambda line: self._runner.session.complete_shell(line),
+        )
         self._prompt = Prompt(painter, history_path, completer)
         transcript = Transcript(*screen.size(), painter, open_lines=OPEN_LINES)
         transcript.markdown = markdown or MarkdownUse()

@@ -11,7 +11,8 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion, Path
 from prompt_toolkit.document import Document
 
 from taskweaver_ext.ces.execution.looks import Completions
-from taskweaver_ext.chat.requests import COMMANDS, MODES, Mode, parse_request
+from taskweaver_ext.ces.programs.shell_completion import ShellCompletion
+from taskweaver_ext.chat.requests import COMMANDS, MODES, Mode, parse_request, prefix_width
 from taskweaver_ext.text.terminal import message_text
 
 _CHOICES: dict[str, Sequence[str]] = {
@@ -34,12 +35,22 @@ _WORTH_A_MENU = re.compile(r"[\w.'\"/%\[(]\Z")
 """After what is typed names are offered unasked: not between two words."""
 
 
+CompleteShell: TypeAlias = Callable[[str], Sequence[ShellCompletion]]
+"""Asks what fits at the end of a line for the shell."""
+
+
 class ChatCompleter(Completer):
     """Completes what is being typed, as what it would be taken for."""
 
-    def __init__(self, get_mode: Callable[[], Mode], complete_python: CompletePython) -> None:
+    def __init__(
+        self,
+        get_mode: Callable[[], Mode],
+        complete_python: CompletePython,
+        complete_shell: CompleteShell,
+    ) -> None:
         self._get_mode = get_mode
         self._complete_python = complete_python
+        self._complete_shell = complete_shell
         self._paths = PathCompleter(expanduser=True)
 
     def get_completions(
@@ -54,6 +65,8 @@ class ChatCompleter(Completer):
             return self._arguments(request.command, text, complete_event)
         if request.kind == "python":
             return self._names(text, request.text, complete_event)
+        if request.kind in ("shell", "terminal"):
+            return self._shell(text[prefix_width(text) :], complete_event)
         return self._files(text, complete_event)
 
     def _arguments(self, command: str, text: str, event: CompleteEvent) -> Iterator[Completion]:
@@ -73,6 +86,15 @@ class ChatCompleter(Completer):
                 shlex.quote(completion.text) if " " in completion.text else completion.text,
                 completion.start_position,
                 display=message_text(completion.display_text),
+            )
+
+    def _shell(self, line: str, event: CompleteEvent) -> Iterator[Completion]:
+        if event.text_inserted and not _WORTH_A_MENU.search(line):
+            return
+        for one in self._complete_shell(line):
+            kind = "" if one.kind == "file" else one.kind
+            yield Completion(
+                one.text, -one.replaces, display=message_text(one.shown), display_meta=kind
             )
 
     def _names(self, typed: str, code: str, event: CompleteEvent) -> Iterator[Completion]:

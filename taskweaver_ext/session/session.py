@@ -11,6 +11,7 @@ from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.execution.executor import OnInput
 from taskweaver_ext.ces.execution.files_beneath import regular_file_beneath
 from taskweaver_ext.ces.execution.results import ExecutionResult
+from taskweaver_ext.ces.programs.shell_completion import ShellCompletion
 from taskweaver_ext.ces.sessions.snapshot_file import VARIABLES_FILE
 from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
 from taskweaver_ext.conversation import AttachmentType, PostId, Round, RoundId
@@ -270,6 +271,17 @@ class Session:
             result = self._rounds.run_in_terminal(chat_round, use_terminal)
             self._sharing.after_run(chat_round, "ran this in my terminal", result)
             return result
+
+    def complete_shell(self, line: str) -> list[ShellCompletion]:
+        """What can be typed at the end of a line for the shell: commands, paths, variables.
+
+        For any thread, also while code runs; nothing is run or started for it.
+
+        Raises:
+            SessionError: The session was stopped.
+        """
+        self._turns.require_open()
+        return self._executor.complete_shell(line)
 
     def submit_code(
         self,

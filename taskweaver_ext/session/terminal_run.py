@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from taskweaver_ext.ces.execution.results import ExecutionResult, ExecutionStatus, Notice
 from taskweaver_ext.ces.inside.spawner.process_tree import MARK
-from taskweaver_ext.ces.shell import ShellState
+from taskweaver_ext.ces.programs.shell_completion import ShellKnowledge
 from taskweaver_ext.config.settings import ExecutionServiceConfig
 from taskweaver_ext.machine.child_environment import (
     child_environment,
@@ -52,7 +52,7 @@ UseTerminal: TypeAlias = Callable[[TerminalCommand], TerminalEnd]
 
 
 def place_of(
-    command: str, shell: ShellState | None, cwd: Path, service: ExecutionServiceConfig
+    command: str, shell: ShellKnowledge | None, cwd: Path, service: ExecutionServiceConfig
 ) -> TerminalCommand:
     """Say where a command runs: where the shell is, with all but secrets and what it exports.
 

@@ -611,3 +611,52 @@ def test_a_failure_of_ours_leaves_the_shell_usable(
     assert "EIO" in (result.error or "")
     assert "a mistake of ours" in caplog.text
     assert output_of(shell, "echo again") == "again\n"
+
+
+def test_a_shell_completes_what_it_knows_and_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "file of mine").write_text("")
+    with ShellExecutor(tmp_path) as shell:
+        before = shell.complete("cat bel")
+        shell.execute("cd below; greeting() { :; }; alias gll='ls -l'; only_here=5; (exit 9)")
+        offered = {
+            line: [one.text for one in shell.complete(line)]
+            for line in ("greet", "gll", "echo $only_h", "cat fi", "_taskweaver")
+        }
+        result = shell.execute("echo $? $PWD")
+
+    assert [one.text for one in before] == ["below/"]
+    assert offered == {
+        "greet": ["greeting"],
+        "gll": ["gll"],
+        "echo $only_h": ["$only_here"],
+        "cat fi": ["file\\ of\\ mine"],
+        "_taskweaver": [],
+    }
+    assert "".join(result.stdout) == f"9 {tmp_path}/below\n"
+
+
+def test_a_completion_starts_no_shell_and_waits_for_no_command(tmp_path: Path) -> None:
+    (tmp_path / "here").write_text("")
+    with ShellExecutor(tmp_path, init_script=f"touch {tmp_path}/started") as shell:
+        assert [one.text for one in shell.complete("cat he")] == ["here"]
+        assert not (tmp_path / "started").exists()
+        seen: list[list[str]] = []
+
+        def complete(_stream: str, _text: str) -> None:
+            seen.append([one.text for one in shell.complete("cat he")])
+            shell.interrupt()
+
+        shell.execute("echo begun; sleep 600", on_output=complete, timeout=LIMIT_SECONDS)
+
+    assert seen[0] == ["here"]
+
+
+def test_what_a_question_of_ours_finds_is_told_with_the_next_command(tmp_path: Path) -> None:
+    with ShellExecutor(tmp_path, init_script="echo broken >&2; false") as shell:
+        known = shell.ask()
+        result = shell.execute("true")
+
+    assert known is not None
+    assert known.cwd == tmp_path
+    assert [notice.message for notice in result.notices if "init script" in notice.message]

@@ -50,7 +50,7 @@ def test_a_full_screen_program_has_the_terminal_and_gives_it_back(
     chat.wait_for("key b'x'")
     chat.wait_for(r"key b'\x03'")
     chat.press("q")
-    chat.wait_for("exit code 7")
+    chat.wait_for("FAILURE")
     chat.wait_for_last_line(PROMPT)
 
     left = chat.screen.received.rpartition(b"\x1b[?1049h")[2]
@@ -250,3 +250,27 @@ def test_a_program_that_needs_a_terminal_says_so_at_once(chat: ChatTerminal, com
 
     chat.wait_for(f"needs a terminal: `!! {command}`")
     wait_for_prompt(chat, 2)
+
+
+def test_tab_completes_commands_paths_and_variables_of_the_shell(
+    chat: ChatTerminal, tmp_path: Path
+) -> None:
+    (tmp_path / "a folder").mkdir()
+    (tmp_path / "a folder" / "only one").write_text("its content\n")
+    chat.press(
+        f"! cd {shlex.quote(str(tmp_path))}; greet_them() {{ echo hello $1; }}; NAME_X=you\r"
+    )
+    chat.wait_for("SUCCESS")
+
+    chat.press("! greet_t\t")
+    chat.wait_for("! greet_them")
+    chat.press(" $NAME_\t")
+    chat.wait_for("! greet_them $NAME_X")
+    chat.press("\r")
+    chat.wait_for("hello you")
+    chat.press("! cat a\\ f\t")
+    chat.wait_for("a\\ folder/")
+    chat.press("on\t")
+    chat.wait_for("a\\ folder/only\\ one")
+    chat.press("\r")
+    chat.wait_for("its content")

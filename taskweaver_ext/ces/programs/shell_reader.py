@@ -89,6 +89,11 @@ class ShellReader(threading.Thread):
         self._outputs: list[CommandOutput] = []
         self._pause: HostNotice | None = None
 
+    @property
+    def has_bash(self) -> bool:
+        """Whether a bash is there that has not been seen to end."""
+        return self._bash is not None and not self._has_bash_ended
+
     def submit(self, command: ShellCommand) -> None:
         """Give it a command; the run is ended when the command has."""
         with self._lock:

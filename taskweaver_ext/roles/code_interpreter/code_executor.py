@@ -25,8 +25,8 @@ from taskweaver_ext.ces.executors import ExecutorRegistry
 from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
 from taskweaver_ext.ces.kernels.modes import KERNEL_MODES
 from taskweaver_ext.ces.programs.languages import Language, canonical_name
+from taskweaver_ext.ces.programs.shell_completion import ShellCompletion, ShellKnowledge
 from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
-from taskweaver_ext.ces.shell import ShellState
 from taskweaver_ext.errors import PluginError, SessionError, TaskWeaverError
 from taskweaver_ext.events.emitter import PostEventProxy, SessionEventEmitter
 from taskweaver_ext.events.questions import CANCELLED, Answer, Questions, new_question
@@ -249,13 +249,17 @@ class CodeExecutor:
             self._has_given_up = True
         return CodeRun(result, shown)
 
-    def shell_state(self) -> ShellState | None:
+    def shell_state(self) -> ShellKnowledge | None:
         """Where a program begins that a person starts beside the shell; None if it does not say.
 
         Raises:
             SessionError: The session's programs do not run on this machine.
         """
         return self._registry.shell_state()
+
+    def complete_shell(self, line: str) -> list[ShellCompletion]:
+        """What can be typed at the end of a line for the shell; from any thread."""
+        return self._registry.complete_shell(line)
 
     def kernel_contents(self) -> KernelContents | None:
         """Return what generated code would find in the kernel, if it runs and says so.
