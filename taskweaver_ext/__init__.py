@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from taskweaver_ext.ces.sessions.variables import RestoredVariables as RestoredVariables
     from taskweaver_ext.ces.sessions.variables import SavedVariables as SavedVariables
     from taskweaver_ext.ces.shell import ShellExecutor as ShellExecutor
+    from taskweaver_ext.client.async_remote_session import AsyncRemoteSession as AsyncRemoteSession
+    from taskweaver_ext.client.remote_session import RemoteSession as RemoteSession
+    from taskweaver_ext.client.wire import RemoteRound as RemoteRound
     from taskweaver_ext.config.sandbox import SandboxSettings as SandboxSettings
     from taskweaver_ext.config.settings import EnvMode as EnvMode
     from taskweaver_ext.conversation import Attachment as Attachment
@@ -127,6 +130,9 @@ _NAMES_IN_MODULES = {
     "ces.sessions.session_info": "SessionInfo",
     "ces.sessions.variables": "RestoredVariables SavedVariables",
     "ces.shell": "ShellExecutor",
+    "client.async_remote_session": "AsyncRemoteSession",
+    "client.remote_session": "RemoteSession",
+    "client.wire": "RemoteRound",
     "config.sandbox": "SandboxSettings",
     "config.settings": "EnvMode",
     "conversation": "Attachment AttachmentType Post Round",

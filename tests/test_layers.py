@@ -28,7 +28,7 @@ ORDER = (
     *("tools", "conversation", "events", "llm", "traces", "streaming", "plugins", "approval"),
     *("roles.base", "roles.planner", "roles.code_interpreter", "roles.echo", "roles"),
     *("session.blocks", "session.export", "session", "app", "demo", "chat", "console", "stdio"),
-    *("server", "cli"),
+    *("server", "client", "cli"),
 )
 """Folders, and the modules beside them; a folder after those in it: none imports its parent."""
 

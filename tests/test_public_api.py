@@ -18,6 +18,7 @@ from taskweaver_ext.ces.execution import events
 PROMISED = {
     "Approval",
     "Attachment",
+    "AsyncRemoteSession",
     "AttachmentType",
     "Cell",
     "Completion",
@@ -64,6 +65,8 @@ PROMISED = {
     "Variable",
     "register_plugin",
     "Memory",
+    "RemoteRound",
+    "RemoteSession",
     "RestoredVariables",
     "Role",
     "Round",

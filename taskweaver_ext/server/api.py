@@ -35,7 +35,10 @@ status of 400 and above. A request carries `Authorization: Bearer TOKEN`, or the
     GET     sessions/{id}/files/{path}          one file of it
     PUT     sessions/{id}/files/{path}          upload one: the body is the file
     DELETE  sessions/{id}/files/{path}          remove one
-    GET     sessions/{id}/variables             names, types, short values; also while code runs
+    GET     sessions/{id}/variables             the kernel at this moment, also while code runs:
+                                                names, types, short values, the line that runs
+    POST    sessions/{id}/completions           what fits at a place in Python code
+    POST    sessions/{id}/inspections           what the name at a place in Python code is
 
 **Events.** `GET events?after=EPOCH:SEQ` gives everything after that event, from wherever it is
 kept, then what comes; without `after`, from the first. An event is what `event_to_json` makes:
@@ -342,6 +345,17 @@ class FileList:
     files: list[ListedFile]
     is_complete: bool
     """False when there are more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceInCode:
+    """A place in code that a person is typing."""
+
+    code: str = field(metadata={"maxLength": 100_000})
+    cursor: int | None = field(default=None, metadata={"minimum": 0})
+    """In characters; by default the end."""
+    language: Literal["python", "bash"] = "python"
+    """Only a Python kernel knows what fits."""
 
 
 class RenderItem(TypedDict):

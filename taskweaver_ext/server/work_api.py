@@ -9,6 +9,7 @@ from dataclasses import replace
 from starlette.requests import Request
 
 from taskweaver_ext.ces.execution.files_beneath import regular_file_beneath
+from taskweaver_ext.ces.execution.looks import Completions, Inspection, KernelPeek
 from taskweaver_ext.chat import protocol
 from taskweaver_ext.chat.protocol import Caller, Command
 from taskweaver_ext.chat.session_commands import Begun, Outcome, begin
@@ -92,7 +93,50 @@ class WorkApi:
                 returns=api.CommandReply,
                 refusals=(404, 409),
             ),
+            Operation(
+                method="GET",
+                path=f"{one}/variables",
+                summary="Return variables, the line that runs and memory of the kernel now.",
+                answer=self.variables,
+                returns=KernelPeek,
+                refusals=(404,),
+            ),
+            Operation(
+                method="POST",
+                path=f"{one}/completions",
+                summary="Return what fits at a place in Python code; also while code runs.",
+                answer=self.complete,
+                body=api.PlaceInCode,
+                returns=Completions,
+                refusals=(404, 409),
+            ),
+            Operation(
+                method="POST",
+                path=f"{one}/inspections",
+                summary="Return what the name at a place in Python code is.",
+                answer=self.inspect,
+                body=api.PlaceInCode,
+                returns=Inspection,
+                refusals=(404, 409),
+            ),
         )
+
+    def variables(self, call: Call) -> KernelPeek:
+        """Look into the kernel; a session that does not run has none."""
+        session = self._sessions.find(call.session_id).session
+        return KernelPeek(state="put_away") if session is None else session.kernel.peek()
+
+    def complete(self, call: Call) -> Completions:
+        """Say what fits; nothing does where the code is no Python."""
+        kernel = self._sessions.open(call.session_id)[1].kernel
+        is_python = call.body.language == "python"
+        return kernel.complete(*_place(call)) if is_python else Completions()
+
+    def inspect(self, call: Call) -> Inspection:
+        """Say what a name is."""
+        kernel = self._sessions.open(call.session_id)[1].kernel
+        is_python = call.body.language == "python"
+        return kernel.inspect(*_place(call)) if is_python else Inspection()
 
     def events(self, call: Call) -> EventSource:
         """Stream the events after one."""
@@ -165,6 +209,13 @@ class WorkApi:
         if isinstance(command, protocol.SendMessage | protocol.AddFiles):
             command = replace(command, files=_files_of(session, command.files))
         return begin(session, command)
+
+
+def _place(call: Call) -> tuple[str, int | None]:
+    place: api.PlaceInCode = call.body
+    if place.cursor is not None and place.cursor > len(place.code):
+        raise RefusedError(400, "bad_field", "The cursor is behind the end of the code.")
+    return place.code, place.cursor
 
 
 def _files_of(session: Session, names: list[str]) -> list[str]:

@@ -224,3 +224,30 @@ def test_numbers_for_prometheus(server: ServerProcess) -> None:
     numbers = dict(line.split(" ") for line in lines if not line.startswith("#"))
     assert numbers["taskweaver_sessions_running"] == "1"
     assert float(numbers["taskweaver_start_time_seconds"]) <= time.time()
+
+
+def test_a_busy_kernel_can_be_looked_into(server: ServerProcess) -> None:
+    session = server.make_session()
+    path = f"sessions/{session}"
+    before = server.get(f"{path}/variables")
+    with server.socket(session) as events:
+        events.send(
+            command="run_code", code="import time\nnumber = 42\nprint('on')\ntime.sleep(99)"
+        )
+        events.event("post_execution_output")
+        seen = server.get(f"{path}/variables")
+        completed = server.post(f"{path}/completions", code="numb", cursor=4, language="python")
+        shell = server.post(f"{path}/completions", code="l", language="bash")
+        known = server.post(f"{path}/inspections", code="number")
+        server.post(f"{path}/interrupt")
+        events.event("round_end")
+
+    assert before["variables"] == []
+    assert {"number": "42"}.items() <= {v["name"]: v["value"] for v in seen["variables"]}.items()
+    assert seen["running"]["stack"][-1]["text"] == "time.sleep(99)"
+    assert completed["matches"][0]["text"] == "number"
+    assert (completed["start"], completed["end"]) == (0, 4)
+    assert shell["matches"] == []
+    assert known["value"] == "42"
+    wrong = server.http.post(f"{path}/completions", json={"code": "a", "cursor": 2})
+    assert wrong.status_code == 400

@@ -38,14 +38,15 @@ export class VariablesPanel {
     try {
       const seen = await ask("GET", sessionPath(this.#sessionId, "/variables"));
       this.#rows.replaceChildren(...(seen.variables ?? []).map(row));
-      setText(this.#line, seen.line ? `line ${seen.line.number}: ${seen.line.text}` : "");
+      const line = seen.running?.stack.at(-1);
+      setText(this.#line, line ? `line ${line.line}: ${line.text}` : "");
     } catch {
       // There is no kernel yet, or no server; both are said elsewhere.
     }
   }
 }
 
-/** @param {{ name: string, type: string, value: string }} variable */
-function row({ name, type, value }) {
+/** @param {{ name: string, type_name: string, value: string }} variable */
+function row({ name, type_name: type, value }) {
   return make("tr", "", { title: value }, make("th", "", { textContent: name, scope: "row" }), make("td", "quiet", { textContent: type }), make("td", "value", { textContent: value }));
 }
