@@ -21,7 +21,7 @@ from typing import Any
 from .inspection import Parameter, parameters_of, signature_of
 from .known_expressions import Expressions
 from .short_values import type_name
-from .source_text import OpenString, SourceText
+from .source_text import OpenString, SourceText, Token
 from .static_look import Known, attribute, is_well_known, kind_of, names_of, own_dict
 
 MAX_MATCHES = 500
@@ -84,7 +84,7 @@ class Completer:
         word = _WORD.search(before)
         prefix = word[0] if word else ""
         start = end - len(prefix)
-        if prefix[:1].isdigit():
+        if prefix[:1].isdigit() or (source.tokens and _is_number_at(source.tokens[-1], end)):
             return end, iter(())
         last = len(source.tokens) - (1 if prefix else 0)
         if last and source.tokens[last - 1].text == ".":
@@ -163,6 +163,10 @@ class Completer:
             for key in _keys(called):
                 if type(key) in (str, int):
                     yield repr(key)[:_MAX_TEXT], "key", ""
+
+
+def _is_number_at(token: Token, end: int) -> bool:
+    return token.kind == "number" and token.end == end
 
 
 def _unique(matches: Iterator[Match]) -> Iterator[Match]:

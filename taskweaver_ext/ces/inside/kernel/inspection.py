@@ -27,6 +27,7 @@ from .static_look import (
     module_name,
     mro_of,
     own_dict,
+    wrapped_by,
 )
 
 MAX_DOCUMENTATION = 20_000
@@ -102,14 +103,14 @@ def _function_behind(value: Any) -> tuple[Any, int]:
             value, bound = value.__func__, bound + 1
         elif kind is functools.partial:
             value, bound = value.func, bound + len(value.args)
-        elif kind is types.FunctionType:
-            wrapped = own_dict(value).get("__wrapped__")
-            if type(wrapped) is not types.FunctionType:
-                return value, bound
-            value = wrapped
         elif is_class(value):
             return _constructor_of(value)
-        elif kind in (types.BuiltinFunctionType, types.MethodDescriptorType):
+        elif (wrapped := wrapped_by(value)) is not None:
+            value = wrapped
+        elif kind is types.FunctionType or kind in (
+            types.BuiltinFunctionType,
+            types.MethodDescriptorType,
+        ):
             return value, bound
         else:
             call = class_attribute(kind, "__call__")
@@ -183,6 +184,8 @@ def documentation_of(found: Known) -> str:
     value = found.value if found.has_value else found.kind
     if type(value) is types.MethodType:
         value = value.__func__
+    if not is_class(value) and type(value) is not types.FunctionType:
+        value = wrapped_by(value) or value
     text: Any = None
     if is_module(value):
         text = own_dict(value).get("__doc__")
@@ -264,12 +267,17 @@ def _file_of(code: types.CodeType) -> str:
 def _file_of_class(kind: Any) -> tuple[str, list[str]]:
     for member in list(class_dict(kind).values()):
         function = member.__func__ if type(member) in (staticmethod, classmethod) else member
-        if type(function) is types.FunctionType and function.__module__ == module_name(kind):
+        if type(function) is types.FunctionType and _is_of(function, kind):
             file = function.__code__.co_filename
             if lines := _lines(file):
                 return file, lines
     place: Any = own_dict(sys.modules.get(module_name(kind))).get("__file__")
     return (place, _lines(place)) if type(place) is str else ("", [])
+
+
+def _is_of(function: types.FunctionType, kind: Any) -> bool:
+    """Whether a function was written in the body of a class, and not put there from elsewhere."""
+    return function.__qualname__.startswith(f"{class_name(kind)}.")
 
 
 def _class_in(lines: list[str], qualified_name: str) -> ast.ClassDef | None:

@@ -25,6 +25,7 @@ _MAX_NAMES = 20_000
 _mro_of = type.__dict__["__mro__"].__get__
 class_dict = type.__dict__["__dict__"].__get__
 """Returns what a class itself defines."""
+_module_of_class = type.__dict__["__module__"].__get__
 _name_of_class = type.__dict__["__qualname__"].__get__
 
 _PLAIN_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
@@ -68,7 +69,7 @@ def class_name(kind: Any) -> str:
 
 def module_name(kind: Any) -> str:
     """The module that a class says it is from."""
-    module = class_attribute(kind, "__module__")
+    module = _module_of_class(kind)
     return module if type(module) is str else ""
 
 
@@ -144,6 +145,12 @@ def names_of(owner: Known) -> list[str]:
     return [name for name in names if type(name) is str and name.isidentifier()]
 
 
+def wrapped_by(value: object) -> types.FunctionType | None:
+    """The function that a decorator has put into an object, such as a cache or a dispatcher."""
+    wrapped = own_dict(value).get("__wrapped__")
+    return wrapped if type(wrapped) is types.FunctionType else None
+
+
 def kind_of(found: Known | None) -> str:
     """What sort of thing it is, in Jupyter's words."""
     if found is None:
@@ -159,7 +166,8 @@ def kind_of(found: Known | None) -> str:
         return "method"
     if type(value) is property:
         return "property"
-    if type(value) is types.FunctionType or type(value) in _BUILT_IN_CALLABLES:
+    is_function = type(value) is types.FunctionType or type(value) in _BUILT_IN_CALLABLES
+    if is_function or wrapped_by(value) is not None:
         return "function"
     return "instance"
 
