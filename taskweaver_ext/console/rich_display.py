@@ -71,7 +71,8 @@ class DisplayView:
             case "markdown":
                 return self._markdown(value, width)
             case "html":
-                return self._markdown(html_to_markdown(value[:MAX_HTML_CHARS]), width)
+                text = html_to_markdown(value[:MAX_HTML_CHARS])
+                return self._markdown(text, width, is_data="<table" in value)
             case "latex":
                 return strip_terminal(latex_to_text(value)).split("\n")
             case "json":

@@ -57,7 +57,7 @@ def _as_data(table: Table) -> Table:
         [table.heading[number] for number in kept],
         [[row[number] for number in kept] for row in table.rows],
         [
-            "right" if any(map(_is_number, columns[number])) else table.alignments[number]
+            "right" if _holds_numbers(columns[number]) else table.alignments[number]
             for number in kept
         ],
     )
@@ -67,8 +67,9 @@ def _said(cell: Cell) -> str:
     return "".join(text for _, text in cell).strip()
 
 
-def _is_number(text: str) -> bool:
-    return _NUMBER.fullmatch(text) is not None
+def _holds_numbers(cells: Sequence[str]) -> bool:
+    """Whether most of a column are numbers; some may be missing, or stand for others."""
+    return 2 * sum(_NUMBER.fullmatch(cell) is not None for cell in cells) > len(cells)
 
 
 def _draw_data(table: Table, width: int, *, has_color: bool) -> list[str]:

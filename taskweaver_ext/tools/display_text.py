@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 from taskweaver_ext.ces.execution.artifacts import IMAGE_SUFFIXES
 from taskweaver_ext.ces.inside.kernel.plugin_api import STATUS_MIME
 from taskweaver_ext.text.html_markdown import html_to_markdown
+from taskweaver_ext.text.latex_text import latex_to_text
 
 _SAYS_NOTHING = re.compile(
     r"<IPython\.core\.display\..*|<[^\n]{1,400} at 0x[0-9A-Fa-f]{1,16}>", re.DOTALL
@@ -88,7 +89,10 @@ def read_display(bundle: Mapping[str, Any]) -> DisplayText:
 
 def plain_display(bundle: Mapping[str, Any]) -> str:
     """The text of a display for a terminal; none of a picture, whose file is named instead."""
-    return "" if bundle.keys() & IMAGE_SUFFIXES.keys() else read_display(bundle).text
+    if bundle.keys() & IMAGE_SUFFIXES.keys():
+        return ""
+    kind, value = best_representation(bundle)
+    return latex_to_text(value) + "\n" if kind == "latex" else read_display(bundle).text
 
 
 def best_representation(bundle: Mapping[str, Any]) -> tuple[DisplayKind, Any]:

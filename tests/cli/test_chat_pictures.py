@@ -181,6 +181,17 @@ def test_the_path_of_a_picture_is_never_cut(project: Path, picture: Path, column
     assert Path(path).read_bytes() == picture.read_bytes()
 
 
+def test_on_a_terminal_that_can_only_print_a_picture_is_its_path(
+    project: Path, picture: Path
+) -> None:
+    with ChatTerminal(project, first_sight="You >", TERM="dumb") as chat:
+        chat.press(SHOW.format(path=str(picture)))
+        chat.wait_for("[Picture] /")
+
+    assert b"\x1b" not in chat.screen.received
+    assert "▀" not in "".join(chat.screen.all_lines)
+
+
 def test_through_a_pipe_a_picture_is_its_path(project: Path, picture: Path) -> None:
     done = run_piped(project, SHOW.format(path=str(picture)).replace("\r", "\n"))
 

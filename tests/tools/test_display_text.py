@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskweaver_ext.tools.display_text import MAX_TREE_DEPTH, json_tree
+from taskweaver_ext.tools.display_text import MAX_TREE_DEPTH, json_tree, plain_display
 
 
 def test_each_key_and_item_has_a_line() -> None:
@@ -38,3 +38,11 @@ def test_what_is_too_much_is_cut_and_says_so() -> None:
     ]
     assert len(json_tree(deep).splitlines()) == MAX_TREE_DEPTH + 1
     assert json_tree("x" * 10_000).endswith("… (10,002 characters)")
+
+
+def test_an_object_known_by_its_address_alone_is_told_by_its_other_forms() -> None:
+    plain = "<__main__.Thing object at 0x7f00deadbeef>"
+
+    assert plain_display({"text/plain": plain, "text/html": "<b>x</b>"}) == "**x**\n"
+    assert plain_display({"text/plain": plain, "text/latex": r"$\alpha^2$"}) == "α²\n"
+    assert plain_display({"text/plain": plain}) == f"{plain}\n"
