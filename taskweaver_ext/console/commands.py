@@ -278,7 +278,7 @@ def _help_text() -> str:
     commands = "\n".join(f"  /{name:<{width}}  {meaning}" for name, meaning in COMMANDS.items())
     return (
         "text      asks the agent\n"
-        "> code    runs Python in the session's kernel\n"
+        "> code    runs Python in the session's kernel; > name? explains, > name?? shows source\n"
         "! command runs in the session's shell; !! vim x has your terminal\n"
         f"(/mode {'|'.join(MODES)} makes one of them the default)\n\n"
         f"{commands}\n\n{_KEYS}"

@@ -115,6 +115,12 @@ class CurrentKernel:
             return self._reader if self._is_alive() else None
 
     @property
+    def cwd_to_enter(self) -> str:
+        """Where a kernel that was started in advance goes when it first runs code; or empty."""
+        with self._lock:
+            return "" if self._kernel is None else str(self._kernel.metadata.get("cwd", ""))
+
+    @property
     def running(self) -> RunningCode | None:
         """What runs on the kernel now, as far as that is known outside of it."""
         with self._lock:

@@ -54,7 +54,8 @@ class KernelLooks:
     def complete(self, code: str, cursor: int, seconds: float) -> Completions:
         """What fits at a place in code."""
         try:
-            answer = self._ask("complete", {"code": code, "cursor": cursor}, seconds)
+            arguments = {"code": code, "cursor": cursor, "cwd": self._kernel.cwd_to_enter}
+            answer = self._ask("complete", arguments, seconds)
             return read_completions(answer, code)
         except LookFailedError as failure:
             status, detail = failure.status, failure.detail

@@ -282,6 +282,23 @@ def test_a_kernel_that_was_put_away_is_started_by_a_completion_and_not_by_a_look
         wait_until(lambda: environment.complete("s1", "pri").status == "ok")
 
 
+@pytest.mark.local_only  # elsewhere no kernels are started in advance
+@pytest.mark.not_in_sandbox
+def test_paths_are_those_of_the_session_before_any_code_has_run(
+    open_environment: OpenEnvironment, tmp_path: Path
+) -> None:
+    with open_environment(tmp_path, spare_kernels=2) as environment:
+        for number in range(6):  # most of them get a kernel that was started in advance
+            folder = tmp_path / f"folder{number}"
+            folder.mkdir()
+            (folder / f"sales{number}.csv").touch()
+            environment.start_session(f"s{number}", cwd=folder)
+
+            found = environment.complete(f"s{number}", "open('sa", timeout=LIMIT_SECONDS)
+
+            assert texts(found) == [f"sales{number}.csv"]
+
+
 def test_secrets_are_masked_in_what_is_seen(
     open_environment: OpenEnvironment, tmp_path: Path
 ) -> None:

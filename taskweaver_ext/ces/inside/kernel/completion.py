@@ -46,11 +46,22 @@ class Completer:
     """Finds what fits, among the variables of the user and what Python knows."""
 
     def __init__(
-        self, namespace: dict[str, Any], hidden: Iterable[str], magics: Callable[[], list[str]]
+        self,
+        namespace: dict[str, Any],
+        hidden: Iterable[str],
+        magics: Callable[[], list[str]],
+        folder: str = ".",
     ) -> None:
+        """Find in a namespace.
+
+        Args:
+            hidden: Names in it that are not the user's.
+            folder: What paths are relative to.
+        """
         self._namespace = namespace
         self._hidden = frozenset(hidden)
         self._magics = magics
+        self._folder = folder
 
     def complete(self, code: str, cursor: int) -> dict[str, Any]:
         """Return what fits before the cursor, and which part of the code it would replace."""
@@ -74,7 +85,7 @@ class Completer:
         if source.open_string is None and (magic := _MAGIC.fullmatch(line)):
             return end - len(magic[0].lstrip()), self._magic_names(magic[1], magic[2])
         if source.open_string is None and (command := _COMMAND.fullmatch(line)):
-            return end - len(command[1].rpartition("/")[2]), _paths(command[1], "")
+            return end - len(command[1].rpartition("/")[2]), _paths(self._folder, command[1], "")
         if source.open_string is not None:
             return self._in_string(before, source, source.open_string, expressions)
         if source.is_comment:
@@ -115,7 +126,9 @@ class Completer:
                 return string.content_start, _texts_for(keys, content, string.quote)
         if "\n" in content:
             return len(before), iter(())
-        return len(before) - len(content.rpartition("/")[2]), _paths(content, string.quote)
+        return len(before) - len(content.rpartition("/")[2]), _paths(
+            self._folder, content, string.quote
+        )
 
     def _names(
         self, source: SourceText, expressions: Expressions, last: int, prefix: str
@@ -244,9 +257,9 @@ def _escaped(text: str, quote: str) -> str:
     return escaped.replace(quote, f"\\{quote}") if quote else escaped
 
 
-def _paths(typed: str, quote: str) -> Iterator[Match]:
+def _paths(home: str, typed: str, quote: str) -> Iterator[Match]:
     folder, _, start = typed.rpartition("/")
-    place = os.path.expanduser(f"{folder}/" if "/" in typed else ".")
+    place = os.path.join(home, os.path.expanduser(f"{folder}/" if "/" in typed else "."))
     try:
         with os.scandir(place) as entries:
             found = sorted(

@@ -85,9 +85,11 @@ class Looks:
     def _answer(self, question: dict[str, Any], answer: dict[str, Any]) -> None:
         self._send(json.dumps({"number": question.get("number", 0), **answer}))
 
-    def _complete(self, code: str, cursor: int) -> dict[str, Any]:
-        shell = self._runtime.shell
-        completer = Completer(shell.user_ns, self._runtime.names_of_ours(), self._magics)
+    def _complete(self, code: str, cursor: int, cwd: str) -> dict[str, Any]:
+        runtime = self._runtime
+        # A kernel that was started in advance is not in its session's folder before it runs code.
+        folder = cwd if cwd and not runtime.queue.latest.ordinal else "."
+        completer = Completer(runtime.shell.user_ns, runtime.names_of_ours(), self._magics, folder)
         return completer.complete(code, cursor)
 
     def _magics(self) -> list[str]:
