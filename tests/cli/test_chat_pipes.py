@@ -102,7 +102,7 @@ def test_a_misused_command_says_how_it_is_meant(project: Path) -> None:
         "/mode elf": "/mode agent|python|shell",
         "/expand x": "/expand [NUMBER]",
         "/expand 9": "Nothing like that was collapsed",
-        "/auto maybe": "/auto on|off",
+        "/auto maybe": "/auto on|next|off",
         "/approve perhaps": "/approve ask|auto|deny",
         "/approve": "asked before shell code of the agent runs",
         "/approve ask": "asked before code of the agent runs",
