@@ -32,7 +32,7 @@ from taskweaver_ext.session.export.import_bundle import ImportedSession, import_
 from taskweaver_ext.session.folders import remove_old_folders
 from taskweaver_ext.session.parts import SessionParts
 from taskweaver_ext.session.session import Session
-from taskweaver_ext.session.working_folder import FolderWish, current_folder
+from taskweaver_ext.session.working_folder import FolderWish
 from taskweaver_ext.text.redaction import Redactor
 from taskweaver_ext.traces.traces import ModelIdentity, NoTraces, Traces
 
@@ -344,7 +344,7 @@ class TaskWeaverApp(Closeable):
         mode = KERNEL_MODES[self.config.execution_service.kernel_mode]
         here = None
         if self.config.session.cwd == "here" and mode.starts_here:
-            here = current_folder()
+            here = configuration.current_folder()
         return FolderWish(
             cwd=None if cwd is None else Path(cwd).expanduser(),
             here=here,

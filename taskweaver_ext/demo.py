@@ -70,6 +70,7 @@ def make_demo_app(
     settings: dict[str, object] = {
         "plugin.base_path": str(plugin_folder.absolute()),
         "session.roles": ["planner", "code_interpreter"],
+        "session.cwd": "session",
         "session.max_internal_chat_round_num": 12,
         "code_interpreter.code_verification_on": True,
         "execution_service.kernel_mode": "local",

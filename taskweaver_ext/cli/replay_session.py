@@ -38,6 +38,7 @@ def replay_session(
     project: Path | None,
     *,
     kernel: str | None,
+    cwd: Path | None = None,
     until: int | None,
     keep_going: bool,
     as_json: bool,
@@ -51,7 +52,7 @@ def replay_session(
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         app = TaskWeaverApp(
             project,
-            {"workspace.workspace_path": str(folder)},
+            {"workspace.workspace_path": str(folder), "session.cwd": "session"},
             arguments={"execution_service.kernel_mode": kernel},
         )
         stack.enter_context(app)
@@ -61,7 +62,7 @@ def replay_session(
         report = _JsonReport() if as_json else _TextReport(Screen())
         replay = Replay(
             saved,
-            _opening(app, saved),
+            _opening(app, saved, cwd),
             until=until,
             keeps_kernel=with_snapshot,
             on_begin=report.begin,
@@ -100,9 +101,9 @@ def _run(replay: Replay, report: _Report, *, keep_going: bool, with_snapshot: bo
     return EXIT_FAILED if outcomes["different"] or report.is_closed else EXIT_DONE
 
 
-def _opening(app: TaskWeaverApp, saved: SavedSession) -> Callable[[], Session]:
+def _opening(app: TaskWeaverApp, saved: SavedSession, cwd: Path | None) -> Callable[[], Session]:
     """Opens the session of the replay, the first time and again: it is found by its id."""
-    return lambda: app.get_session(saved.session_id)
+    return lambda: app.get_session(saved.session_id, cwd=cwd)
 
 
 def _agrees(saved: SavedSession, count: int, app: TaskWeaverApp) -> bool:

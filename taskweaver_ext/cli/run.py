@@ -23,7 +23,7 @@ from taskweaver_ext.cli.run_view import Completion, JsonView, PlainView
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.cli.standard_input import StandardInput, is_terminal
-from taskweaver_ext.config.settings import find_variable_names
+from taskweaver_ext.config.settings import current_folder, find_variable_names
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.machine.child_environment import rules_of
 from taskweaver_ext.machine.owned_folders import disown_folder, make_owned_folder
@@ -187,7 +187,7 @@ class _Run:
         """Start a kernel, run the script on it, and return the exit code."""
         self._signals = signals
         if cwd is None and KERNEL_MODES[mode].starts_here:
-            cwd = Path.cwd()
+            cwd = current_folder()
         # A process to fork kernels from pays only where more than one is needed.
         rules = rules_of(find_variable_names(), is_for_person=True)
         with Environment(

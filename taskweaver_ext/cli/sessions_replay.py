@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from taskweaver_ext.cli.options import kernel_option, project_option
+from taskweaver_ext.cli.options import cwd_option, kernel_option, project_option
 
 
 @click.command()
 @click.argument("session_id", metavar="ID")
 @project_option
 @kernel_option
+@cwd_option("Where the code works, which may change it; a fresh folder by default.")
 @click.option("--until", type=click.IntRange(min=1), metavar="N", help="Run no cell after cell N.")
 @click.option(
     "--keep-going/--stop",
@@ -31,6 +32,7 @@ def replay(
     session_id: str,
     project: Path | None,
     kernel: str | None,
+    cwd: Path | None,
     until: int | None,
     keep_going: bool,
     as_json: bool,
@@ -40,8 +42,9 @@ def replay(
     """Run the code of a session again, in order, and show where it differs.
 
     It runs on a fresh kernel and shell, in a fresh working folder with copies of the files that
-    were given to the session. What it does elsewhere (other folders, network, databases) it does
-    again. No model is asked; the session itself is not changed.
+    were given to the session, also where the session worked in a folder of yours: --cwd names that
+    one, if the code needs other files of it. What it does elsewhere (other folders, network,
+    databases) it does again. No model is asked; the session itself is not changed.
 
     Compared are output, values, errors, pictures (by hash), logs and how each cell ended. Times of
     the run, durations, addresses, temporary paths and random ids are not, and are counted. input()
@@ -55,6 +58,7 @@ def replay(
         session_id,
         project,
         kernel=kernel,
+        cwd=cwd,
         until=until,
         keep_going=keep_going,
         as_json=as_json,

@@ -382,7 +382,10 @@ def find_variable_names() -> ExecutionServiceConfig:
     Raises:
         ConfigError: What is said makes no sense.
     """
-    folder = find_app_dir()
+    try:
+        folder = find_app_dir()
+    except ConfigError:  # a program can work elsewhere all the same
+        return load_execution_service()
     names = ("execution_service.env_allow", "execution_service.env_deny")
     reader = SettingsReader(folder, dict.fromkeys(names, ""), {})
     reader.add_environment(os.environ)
@@ -424,9 +427,19 @@ def home_folder() -> Path:
     return Path.home() / ".taskweaver"
 
 
+def current_folder() -> Path:
+    """The folder that this program was started in; raises ConfigError if it is gone."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise ConfigError(
+            f"The current folder cannot be used ({error.strerror}). Change to another one."
+        ) from error
+
+
 def find_app_dir(start: Path | None = None) -> Path:
     """The nearest folder from `start` upwards that has a configuration file, else `start`."""
-    start = (start or Path.cwd()).absolute()
+    start = (start or current_folder()).absolute()
     for folder in (start, *start.parents):
         if (folder / FILE_NAME).is_file():
             return folder

@@ -91,13 +91,3 @@ def _check(path: Path, wish: FolderWish) -> None:
         wish.check(path)
     except ConfigError as error:
         raise ConfigError(f"{error} {CHOOSE_ANOTHER}") from error
-
-
-def current_folder() -> Path:
-    """Return the folder that this program was started in; raises ConfigError if it is gone."""
-    try:
-        return Path.cwd()
-    except OSError as error:
-        raise ConfigError(
-            f"The current folder cannot be used ({error.strerror}). {CHOOSE_ANOTHER}"
-        ) from error

@@ -320,3 +320,50 @@ def test_a_session_whose_folder_is_gone_says_so(project: Path, tmp_path: Path) -
         chat.wait_for("is not there")
         chat.press("> import os; print('own' if os.getcwd().endswith('/cwd') else 'other')\r")
         chat.wait_for(" │   own")
+
+
+def test_a_replay_leaves_the_folder_alone_unless_it_is_named(project: Path) -> None:
+    (project / "taskweaver_config.json").write_text('{"session.cwd": "here"}')
+    (project / "numbers.txt").write_text("7")
+    subprocess.run(
+        [*PROGRAM, "chat"],
+        input="> open('made.txt', 'w').write(open('numbers.txt').read())\n",
+        capture_output=True,
+        text=True,
+        cwd=project,
+        env=environ(project.parent),
+        timeout=LIMIT_SECONDS,
+        check=True,
+    )
+    (project / "made.txt").unlink()
+    before = listing(project)
+    [session] = json.loads(run(project, "sessions", "list", "--json").stdout)
+
+    apart = run(project, "sessions", "replay", session["session_id"], "--yes")
+    after_apart = listing(project)
+    here = run(project, "sessions", "replay", session["session_id"], "--yes", "--cwd", ".")
+
+    assert apart.returncode == 1
+    assert "FileNotFoundError" in apart.stdout
+    assert after_apart == before
+    assert here.returncode == 0, here.stdout + here.stderr
+    assert (project / "made.txt").read_text() == "7"
+
+
+def test_a_current_folder_that_is_gone_is_said_in_one_line(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    in_gone = ["sh", "-c", 'mkdir gone; cd gone; rmdir ../gone; exec "$@"', "sh", *PROGRAM]
+    for command in (("chat",), ("ask", "x"), ("run", "-c", "1")):
+        done = subprocess.run(
+            [*in_gone, *command],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=environ(tmp_path),
+            timeout=LIMIT_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: The current folder cannot be used")
+        assert not gone.exists()
