@@ -103,10 +103,10 @@ def test_a_misused_command_says_how_it_is_meant(project: Path) -> None:
         "/expand x": "/expand [NUMBER]",
         "/expand 9": "Nothing like that was collapsed",
         "/auto maybe": "/auto on|next|off",
-        "/approve perhaps": "/approve ask|auto|deny",
-        "/approve": "asked before shell code of the agent runs",
-        "/approve ask": "asked before code of the agent runs",
-        "/context what": "/context [clear]",
+        "/approve perhaps": "/approve ask shell|ask all|deny|auto",
+        "/approve": "asked before the agent runs shell commands",
+        "/approve ask all": "asked before the agent runs",
+        "/context what": "/context lists what the agent knows",
     }
 
     done = run_piped(project, "\n".join(commands))
