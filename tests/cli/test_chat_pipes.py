@@ -105,7 +105,7 @@ def test_a_misused_command_says_how_it_is_meant(project: Path) -> None:
         "/auto maybe": "/auto on|next|off",
         "/approve perhaps": "/approve ask shell|ask all|deny|auto",
         "/approve": "asked before the agent runs shell commands",
-        "/approve ask all": "asked before the agent runs",
+        "/approve ask all": "asked before any code of the agent runs",
         "/context what": "/context lists what the agent knows",
     }
 
