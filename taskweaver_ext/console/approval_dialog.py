@@ -31,6 +31,8 @@ _MEANINGS: dict[QuestionOutcome, str] = {
     " the n goes along: n use Python instead",
     "edited": "e  lets you change it first. What you make of it runs, and the agent is told so.",
 }
+_ROOM = 15
+"""The cells that the frame and a short answer need beside the question."""
 
 
 class ApprovalDialog:
@@ -55,7 +57,7 @@ class ApprovalDialog:
         self._display.show_approval(request)
         while self._is_open(request.question_id):
             typed = self._display.answer_for(
-                Question(_prompt(request), question_id=request.question_id)
+                Question(_prompt(request, self._display.width), question_id=request.question_id)
             )
             if typed is None:  # Ctrl-C ends the round, Ctrl-D refuses; or it was answered elsewhere
                 break
@@ -89,9 +91,10 @@ class ApprovalDialog:
                 return self._ask_for_pattern(request)
 
     def _edit(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+        self._say("Enter runs it, Alt-Enter adds a line, Ctrl-C leaves it as it was.")
         edited = self._display.answer_for(
             Question(
-                "Enter runs it, Alt-Enter adds a line, Ctrl-C leaves it as it was:\n",
+                "",
                 default=request.code,
                 language=request.language,
                 question_id=request.question_id,
@@ -107,9 +110,10 @@ class ApprovalDialog:
         return ApprovalAnswer(True, code=None if edited == request.code.rstrip() else edited)
 
     def _ask_for_pattern(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+        self._say("Enter allows such commands from now on, * is any text, Ctrl-C allows none.")
         pattern = self._display.answer_for(
             Question(
-                "Commands to allow from now on; * stands for any text (Ctrl-C: none): ",
+                "Pattern: ",
                 default=request.pattern,
                 question_id=request.question_id,
                 is_optional=True,
@@ -148,7 +152,10 @@ def _outcome_of(word: str) -> QuestionOutcome | None:
     return _LETTERS.get(word[0] if is_whole else word)
 
 
-def _prompt(request: ApprovalRequest) -> str:
+def _prompt(request: ApprovalRequest, width: int) -> str:
+    """Return the question: with whole words where they fit on a row, and some room to answer."""
     what = "it" if request.block is None else f"block {request.block}"
-    words = " ".join(_WORDS[one] for one in _LETTERS.values() if one in request.choices)
-    return f"Run {what}? {words} [?] "
+    choices = {key: one for key, one in _LETTERS.items() if one in request.choices}
+    words = " ".join([_WORDS[one] for one in choices.values()] + ["[?]"])
+    whole = f"Run {what}? {words} "
+    return whole if len(whole) + _ROOM <= width else f"Run {what}? {'/'.join([*choices, '?'])} "

@@ -77,6 +77,7 @@ class Commands:
     def do(self, request: Request) -> bool:
         """Do what a line asks for; False when it failed, which has been said."""
         runner = self._runner
+        runner.begin_request()
         try:
             match request.kind:
                 case "command":

@@ -181,6 +181,11 @@ class Display:
         self._screen.update(rows, [])
         return True
 
+    @property
+    def width(self) -> int:
+        """How many cells a row has; for any thread."""
+        return self._screen.size()[0]
+
     def show_stopping(self, stage: StopStage) -> None:
         """Show soon that what runs is being stopped; for any thread."""
         self.inbox.put(StopRequested(stage))

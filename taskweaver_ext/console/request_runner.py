@@ -112,6 +112,10 @@ class RequestRunner:
         """Whether Ctrl-C was pressed during the last request."""
         return self._stop_count > 0
 
+    def begin_request(self) -> None:
+        """Let a Ctrl-C of before count no more."""
+        self._stop_count = 0
+
     def ask_agent(self, request: str) -> Round:
         """Let the agent answer a request."""
         try:

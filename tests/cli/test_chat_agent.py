@@ -59,6 +59,7 @@ def test_code_can_be_edited_before_it_runs(project: Path) -> None:
         chat.wait_for("Run block 1?")
         chat.press("e\r")
         chat.wait_for("Enter runs it, Alt-Enter adds a line")
+        chat.wait_for(" │   echo dangerous")
 
         chat.press("\x15echo harm''less\r")
 

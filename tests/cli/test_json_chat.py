@@ -211,6 +211,43 @@ def test_runs_are_shared_with_the_agent_on_request(chat: JsonChatProcess) -> Non
     assert "print('seen')" in update["extra"]["blocks"][0]
 
 
+def test_what_the_agent_may_run_and_knows_is_decided_by_commands(
+    project: Path, open_json_chat: OpenJsonChat
+) -> None:
+    script: list[ScriptEntry] = [
+        *map(ScriptedAnswer, (plan("go"), code("echo one", "bash"), answer("done"))),
+        *map(ScriptedAnswer, (answer("I see."), answer("nothing left"))),
+    ]
+    with ModelServer(script) as server:
+        configure(project, server)
+        chat = open_json_chat()
+        chat.send(command="send_message", message="echo", id=1)
+        question = chat.event("session_question")["extra"]
+        about = {"question_id": question["question_id"], "outcome": "pattern"}
+        chat.send(command="answer", text="ls*", id=2, **about)
+        refused = chat.reply(2)
+        chat.send(command="answer", text="echo *", id=3, **about)
+        allowed = chat.event("session_settings")["extra"]
+        chat.until(lambda line: line.get("id") == 1 and line.get("reply") == "done")
+        chat.send(command="set_auto_send", value="on", id=4)
+        chat.send(command="run_code", code="print('mi' + 'ne')", id=5)
+        chat.until(lambda line: line.get("id") == 5 and line.get("reply") == "done")
+        for number, block in ((6, 1), (7, 2), (8, 2)):
+            chat.send(command="drop", block=block, id=number)
+        dropped = [chat.reply(number)["reply"] for number in (6, 7, 8)]
+        chat.send(command="send_message", message="what is left?", id=9)
+        chat.last_reply(9)
+
+    assert question["block"] == 1
+    assert "does not allow this command" in refused["reason"]
+    assert allowed["allowed_patterns"] == ["echo *"]
+    assert dropped == ["done", "done", "refused"]
+    sent = [json.dumps(request.body) for request in server.requests]
+    assert "mine" in sent[3], "the agent reacts to what was run"
+    assert "mine" not in sent[4]
+    assert "echo one" not in sent[4]
+
+
 def test_at_the_end_of_input_what_runs_may_finish_but_not_ask(chat: JsonChatProcess) -> None:
     asks = (
         "print('begun', flush=True)\n"
