@@ -111,10 +111,11 @@ class LocalKernels:
     def start(self, session_id: str, cwd: Path) -> StartedKernel:
         """Start a kernel, or give a spare one."""
         python, environment = self._interpreter(cwd)
-        is_common = python == self._interpreter(self._settings.env_dir)[0]
-        if self.spares and is_common and (spare := self.spares.claim()) is not None:
-            belongs_to = {"session_id": session_id, "cwd": str(cwd)}
-            return StartedKernel(spare.host, spare.connection, belongs_to)
+        if self.spares and python == self._interpreter(self._settings.env_dir)[0]:
+            spare = self.spares.claim()
+            if spare is not None:
+                belongs_to = {"session_id": session_id, "cwd": str(cwd)}
+                return StartedKernel(spare.host, spare.connection, belongs_to)
         return start_kernel(self._make_host(session_id, cwd, python, environment))
 
     def close(self) -> None:
