@@ -40,6 +40,7 @@ from scripts.benchmarks.measure_output import (
 )
 from scripts.benchmarks.measure_programs import measure_help, measure_import, measure_one_shot
 from scripts.benchmarks.measure_sandboxes import measure_sandbox
+from scripts.benchmarks.measure_server import measure_server
 from scripts.benchmarks.measure_sessions import (
     measure_journal,
     measure_pull_latency,
@@ -66,6 +67,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "journal": measure_journal,
     "readers": measure_readers,
     "pull_latency": measure_pull_latency,
+    "server": measure_server,
     "concurrent_start": measure_concurrent_start,
     "concurrent_output": measure_concurrent_output,
     "death": measure_death,

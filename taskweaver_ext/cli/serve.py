@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from taskweaver_ext.cli.options import kernel_option, project_option
+from taskweaver_ext.cli.options import cwd_option, kernel_option, project_option
 
 if TYPE_CHECKING:
     from taskweaver_ext.app import TaskWeaverApp
@@ -25,6 +25,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command(short_help="Serve the sessions to a browser and to other programs.")
 @project_option
 @kernel_option
+@cwd_option("Where code of new sessions works; by default in a folder of each.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=8765, show_default=True, help="0 takes a free one.")
 @click.option(
@@ -38,6 +39,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 def command(
     project: Path | None,
     kernel: str | None,
+    cwd: Path | None,
     host: str,
     port: int,
     token_file: Path | None,
@@ -81,17 +83,17 @@ def command(
         logging_to_project(app.config.logging, lambda: app.redactor),
     ):
         say_where_code_runs(app.config)
-        return _serve(app, address, token)
+        return _serve(app, address, token, cwd)
 
 
-def _serve(app: TaskWeaverApp, address: Address, token: str) -> int:
+def _serve(app: TaskWeaverApp, address: Address, token: str, cwd: Path | None) -> int:
     from taskweaver_ext.cli.screen import Screen
     from taskweaver_ext.cli.signal_watch import SignalWatch
     from taskweaver_ext.server.serving import Serving
 
     screen = Screen()
     with SignalWatch() as signals:
-        serving = Serving(app, address, token)
+        serving = Serving(app, address, token, cwd)
         for line in serving.exposure:
             screen.say(line)
         signals.pass_to(lambda _number: serving.end_soon(), _end_at_once, _STUCK_SECONDS)

@@ -42,8 +42,14 @@ class ServerApp:
         It belongs to the event loop, and makes `sessions` on it when the loop begins.
     """
 
-    def __init__(self, app: TaskWeaverApp, rules: AccessRules) -> None:
+    def __init__(self, app: TaskWeaverApp, rules: AccessRules, cwd: Path | None = None) -> None:
+        """Answer for an application.
+
+        Args:
+            cwd: Where new sessions work; None: as the project says.
+        """
         self._app = app
+        self._cwd = cwd
         self._rules = rules
         self._inner: Limits | None = None
         self.sessions: ServedSessions | None = None
@@ -52,7 +58,7 @@ class ServerApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one connection."""
         if self._inner is None:
-            self.sessions = ServedSessions(self._app, asyncio.get_running_loop())
+            self.sessions = ServedSessions(self._app, asyncio.get_running_loop(), self._cwd)
             routes = self._routes(self.sessions)
             inner = Starlette(routes=routes, exception_handlers={HTTPException: _refuse})
             self._inner = Limits(AccessGate(inner, self._rules), self._app.config.server)

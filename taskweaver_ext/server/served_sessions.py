@@ -152,13 +152,17 @@ class ServedSessions:
         Everything is safe from any thread; `_lock` guards the table.
     """
 
-    def __init__(self, app: TaskWeaverApp, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, app: TaskWeaverApp, loop: asyncio.AbstractEventLoop, cwd: Path | None = None
+    ) -> None:
         """Serve the sessions of an application.
 
         Args:
             loop: The event loop on which clients are.
+            cwd: Where new sessions work; None: as the project says.
         """
         self.app = app
+        self._cwd = cwd
         settings = app.config.server
         self._loop = loop
         self._idle_seconds = settings.idle_minutes * _SECONDS_PER_MINUTE
@@ -200,7 +204,7 @@ class ServedSessions:
             RefusedError: There are too many, or the server ends.
         """
         self._require_room()
-        session = self.app.get_session()
+        session = self.app.get_session(cwd=self._cwd)
         served = self._known(session.session_id)
         with served.lock:
             self._run(served, session)

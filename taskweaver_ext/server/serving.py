@@ -43,11 +43,14 @@ class Serving:
         `run` is called on the main thread, and is the event loop; `end_soon` is for any other.
     """
 
-    def __init__(self, app: TaskWeaverApp, address: Address, token: str) -> None:
+    def __init__(
+        self, app: TaskWeaverApp, address: Address, token: str, cwd: Path | None = None
+    ) -> None:
         """Listen.
 
         Args:
             token: What clients must bring; empty: nothing.
+            cwd: Where new sessions work; None: as the project says.
 
         Raises:
             ConfigError: The address cannot be had, or would let everybody in.
@@ -69,6 +72,7 @@ class Serving:
                 allowed_hosts=app.config.server.allowed_hosts,
                 is_secure=is_secure,
             ),
+            cwd,
         )
         scheme = "https" if is_secure else "http"
         self.url = f"{scheme}://{_in_address(address.host)}:{port}/"

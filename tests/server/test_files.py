@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.server.conftest import OpenServer
 from tests.support.server import ServerProcess, Values
 
 PNG = base64.b64decode(
@@ -181,3 +182,39 @@ def inner(event: Values) -> Values:
 def execution_of(events: list[Values]) -> str:
     [finished] = [one for one in events if inner(one).get("event") == "finished"]
     return str(finished["extra"]["execution_id"])
+
+
+def test_sessions_work_where_they_are_told_to_also_when_they_do_not_run(
+    open_server: OpenServer, tmp_path: Path
+) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "here.txt").write_text("mine")
+    server = open_server("--cwd", str(folder))
+    session = server.make_session()
+    server.run_to_end(session, "open('made.txt', 'w').write('x')")
+
+    server.post(f"sessions/{session}/end")
+
+    assert server.get(f"sessions/{session}")["cwd"] == str(folder)
+    listed = [one["path"] for one in server.get(f"sessions/{session}/files")["files"]]
+    assert listed == ["here.txt", "made.txt"]
+    assert server.http.get(f"sessions/{session}/files/here.txt").text == "mine"
+
+
+def test_a_file_that_code_made_comes_by_the_number_of_its_event(server: ServerProcess) -> None:
+    session = server.make_session()
+    source = """
+import matplotlib
+matplotlib.use("agg")
+import matplotlib.pyplot as plot
+plot.plot([1, 2]); plot.show()
+"""
+    events = server.run_to_end(session, source)
+
+    made = [one["seq"] for one in events if inner(one).get("event") == "artifact"]
+    for number in made:
+        picture = server.http.get(f"sessions/{session}/artifacts/{number}")
+        assert picture.headers["content-type"] == "image/png"
+        assert picture.content.startswith(b"\x89PNG")
+    assert server.http.get(f"sessions/{session}/artifacts/1").status_code == 404
