@@ -204,15 +204,11 @@ def test_sessions_work_where_they_are_told_to_also_when_they_do_not_run(
 
 def test_a_file_that_code_made_comes_by_the_number_of_its_event(server: ServerProcess) -> None:
     session = server.make_session()
-    source = """
-import matplotlib
-matplotlib.use("agg")
-import matplotlib.pyplot as plot
-plot.plot([1, 2]); plot.show()
-"""
+    source = "import matplotlib.pyplot as plot\nplot.plot([1, 2])\nplot.show()"
     events = server.run_to_end(session, source)
 
     made = [one["seq"] for one in events if inner(one).get("event") == "artifact"]
+    assert made
     for number in made:
         picture = server.http.get(f"sessions/{session}/artifacts/{number}")
         assert picture.headers["content-type"] == "image/png"
