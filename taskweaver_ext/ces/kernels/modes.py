@@ -101,10 +101,11 @@ class LocalKernels:
     def __init__(self, settings: KernelSourceSettings) -> None:
         self._settings = settings
         is_warm = settings.warm_start and can_fork()
+        interpreter = self._interpreter(settings.env_dir)  # first: there may be none
         self._zygotes = Zygotes(settings.preload) if is_warm else None
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         if self._zygotes is not None:  # it imports while the caller does other things
-            self._zygotes.get(*self._interpreter(settings.env_dir))
+            self._zygotes.get(*interpreter)
         count = settings.spare_kernels
         self.spares = SpareKernels(count, self._start_spare) if count > 0 else None
 
