@@ -16,29 +16,40 @@ PREFIXES: dict[str, Mode] = {">": "python", "!": "shell"}
 TERMINAL_PREFIX = "!!"
 """Before a command that is to have the terminal."""
 
+_PREFIX_OF = {"python": ">", "bash": "!", "shell": "!", "terminal": TERMINAL_PREFIX}
+"""What a line begins with that runs code in a language."""
+
 COMMANDS = {
-    "help": "show this",
-    "exit": "leave",
+    "run": "[NUMBER]  run a block again",
+    "edit": "[NUMBER]  edit a block in the input",
+    "edit!": "[NUMBER]  edit a block in $EDITOR",
+    "copy": "[NUMBER]  copy a block",
+    "show": "[NUMBER]  show a block and its state",
+    "expand": "[NUMBER]  show all output of a block",
+    "find": "[NUMBER] TEXT  search in output",
+    "markdown": "[agent|python|shell] [on|off]|NUMBER  draw text as Markdown",
+    "verbose": "[on|off]  show plans and thoughts",
     "clear": "clear the screen",
-    "reset": "begin a new session: conversation, variables and shell",
-    "sessions": "show the sessions of the project",
-    "resume": "[ID]  continue another session in place of this one",
-    "load": "FILE...  place files where code can open them",
-    "save": "[FILE]  save the transcript of the session",
-    "export": "[--force] FILE  write the session as .ipynb, .md, .html or .zip",
-    "snapshot": "[FILE]  save the Python variables",
-    "restore": "[--trust] [FILE]  bring back the variables that /snapshot saved",
-    "info": "show session, model, folders and what was used",
-    "mode": "[agent|python|shell]  what a line without a prefix is",
-    "expand": "[NUMBER]  show collapsed output in full",
-    "markdown": "[agent|python|shell] [on|off]|NUMBER  draw what comes, or a block, as Markdown",
+    "mode": "[agent|python|shell]  what plain lines are",
+    "approve": "[ask shell|ask all|deny|auto|allow|forget PATTERN]  what the agent may run",
+    "auto": "[on|next|off]  agent hears what you run",
+    "context": "[drop NUMBER|clear]  what the agent knows",
+    "load": "FILE...  give files to the code",
+    "artifacts": "show files that were made",
     "history": "show what was typed",
-    "artifacts": "show the files that were made",
-    "auto": "[on|next|off]  have the agent react to what you run, or tell it later",
-    "approve": "[ask shell|ask all|deny|auto]  what the agent may run; allow, forget PATTERN",
-    "context": "[drop NUMBER|clear]  show what the agent knows, or take it out",
-    "demo": "watch a scripted model plan, write code and run it",
+    "info": "show model, folders, usage",
+    "sessions": "show all sessions",
+    "resume": "[ID]  continue another session",
+    "reset": "begin a new session",
+    "save": "[FILE]  save the transcript",
+    "export": "[--force] FILE  as .ipynb .md .html .zip",
+    "snapshot": "[FILE]  save Python variables",
+    "restore": "[--trust] [FILE]  bring variables back",
+    "demo": "watch a scripted agent work",
+    "help": "[COMMAND]  this, or one command",
+    "exit": "leave",
 }
+"""What each takes, two spaces, and what it does; in the order of `/help`."""
 
 ALIASES = {
     "bye": "exit",
@@ -90,6 +101,12 @@ def parse_request(line: str, mode: Mode) -> Request:
         if name in COMMANDS or (mode == "agent" and "/" not in name):
             return Request("command", arguments.strip(), name)
     return Request(mode, line.strip("\n") if mode == "python" else text)
+
+
+def input_line(language: str, code: str) -> str | None:
+    """Return the line that runs a block of code; None where no line can."""
+    prefix = _PREFIX_OF.get(language)
+    return f"{prefix} {code}" if prefix else None
 
 
 def prefix_width(line: str) -> int:

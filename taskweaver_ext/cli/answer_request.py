@@ -21,9 +21,9 @@ from taskweaver_ext.config import variables
 from taskweaver_ext.config.settings import ApprovalMode
 from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.markdown import markdown_rows
-from taskweaver_ext.console.output_block import OPEN_LINES, ROWS_IN_FULL
+from taskweaver_ext.console.output_block import OPEN_LINES
 from taskweaver_ext.console.request_runner import RequestRunner
-from taskweaver_ext.console.rows import NO_LIMIT, Painter
+from taskweaver_ext.console.rows import Painter
 from taskweaver_ext.console.screen import PlainScreen, TerminalScreen
 from taskweaver_ext.console.terminal_settings import echo_off
 from taskweaver_ext.console.transcript import Transcript
@@ -77,7 +77,9 @@ def _make_runner(
     transcript = Transcript(
         *screen.size(),
         Painter(is_live and variables.wants_color()),
-        rows_in_full=ROWS_IN_FULL if is_live else NO_LIMIT,
+        collapses=is_live,
+        can_expand=False,
+        is_verbose=app.config.console.verbose,
         open_lines=OPEN_LINES if is_live else 0,
         on_answer=answers.append,
     )

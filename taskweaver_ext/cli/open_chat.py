@@ -67,7 +67,7 @@ def open_chat(
             return _chat_on_terminal(source, app.config, wanted)
         if not is_terminal():  # a person reads it in the first lines
             say_where_code_runs(app.config)
-        return _chat_through_pipes(source, wanted)
+        return _chat_through_pipes(source, wanted, is_verbose=app.config.console.verbose)
 
 
 def _is_interactive() -> bool:
@@ -87,6 +87,7 @@ def _chat_on_terminal(source: ProjectSessions, settings: config.Config, resume: 
         markdown=_markdown_use(settings),
         pictures=PictureDrawer(_depth_for_pictures(settings)),
         asks_for_pictures=settings.console.pictures == "auto" and variables.may_be_asked(),
+        is_verbose=settings.console.verbose,
     )
     with SignalWatch() as signals:
         return chat.run(signals.pass_to)
@@ -103,14 +104,19 @@ def _markdown_use(settings: config.Config) -> MarkdownUse:
     return MarkdownUse(console.markdown_agent, console.markdown_python, console.markdown_shell)
 
 
-def _chat_through_pipes(source: ProjectSessions, resume: Resumption) -> int:
+def _chat_through_pipes(source: ProjectSessions, resume: Resumption, *, is_verbose: bool) -> int:
     streams = Screen()
 
     def write(stream: StreamName, text: str) -> None:
         if streams.failure is None and not streams.write(stream, text):
             runner.abandon()
 
-    transcript = PlainTranscript(write, on_answer=lambda answer: write("stdout", f"{answer}\n"))
+    transcript = PlainTranscript(
+        write,
+        on_answer=lambda answer: write("stdout", f"{answer}\n"),
+        shows_status=is_terminal(),
+        is_verbose=is_verbose,
+    )
     display = Display(PlainScreen(_STDERR, sys.stderr.encoding), transcript, has_spinner=False)
     lines = StandardInput()
     runner = RequestRunner(

@@ -24,7 +24,7 @@ def print_session(saved: SavedSession, last_rounds: int) -> None:
     kind = TerminalScreen if is_terminal else PlainScreen
     screen = kind(_STDOUT, sys.stdout.encoding)
     painter = Painter(is_terminal and variables.wants_color())
-    transcript = Transcript(*screen.size(), painter, can_expand=False)
+    transcript = Transcript(*screen.size(), painter, can_expand=False, is_verbose=True)
     past = PastConversation(transcript)
     starts = saved.round_starts()
     skipped = max(0, len(starts) - last_rounds)
@@ -38,7 +38,6 @@ def print_session(saved: SavedSession, last_rounds: int) -> None:
             screen.update(transcript.pop_rows(), [])
     transcript.cut_off()
     screen.update(transcript.pop_rows(), [])
-    transcript.close()
 
 
 def print_events(saved: SavedSession, last_rounds: int | None) -> None:

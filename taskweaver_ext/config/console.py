@@ -10,7 +10,10 @@ PictureUse: TypeAlias = Literal["auto", "preview", "off"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleConfig:
-    """What of a chat is drawn as Markdown, and how pictures are shown."""
+    """How much of a chat is shown, what is drawn as Markdown, and how pictures are shown."""
+
+    verbose: bool = False
+    """Whether thoughts, all plans and what roles tell each other are shown."""
 
     markdown_agent: bool = True
     """Answers of the agent."""

@@ -70,6 +70,20 @@ def started_as() -> str:
     return os.environ.get("TASKWEAVER_STARTED_AS", "")
 
 
+def can_copy() -> bool:
+    """Whether our terminal may take text for the clipboard; some are known not to."""
+    name = os.environ.get("TERM", "")
+    is_known_not_to = name == "linux" or name.startswith(("vt", "screen"))
+    is_tmux = bool(os.environ.get("TMUX"))
+    is_apple = os.environ.get("TERM_PROGRAM") == "Apple_Terminal"
+    return not has_simple_terminal() and not is_apple and (is_tmux or not is_known_not_to)
+
+
+def editor() -> str:
+    """The command of the person's editor."""
+    return os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+
+
 def cache_home() -> Path | None:
     """Where the user keeps what can be had again, if the environment says so."""
     path = os.environ.get("XDG_CACHE_HOME", "")

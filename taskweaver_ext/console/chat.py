@@ -9,6 +9,7 @@ from taskweaver_ext.ces.execution.looks import Completions
 from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_INTERRUPTED
 from taskweaver_ext.chat.project_sessions import ProjectSessions
 from taskweaver_ext.chat.requests import parse_request
+from taskweaver_ext.console.block_recall import BlockRecall
 from taskweaver_ext.console.commands import Commands
 from taskweaver_ext.console.completion import ChatCompleter
 from taskweaver_ext.console.display import Display
@@ -49,6 +50,7 @@ class ConsoleChat:
         markdown: MarkdownUse | None = None,
         pictures: PictureDrawer | None = None,
         asks_for_pictures: bool = False,
+        is_verbose: bool = False,
     ) -> None:
         """Prepare a chat; its first session is made by `run`.
 
@@ -58,6 +60,7 @@ class ConsoleChat:
             markdown: What is drawn as Markdown at first.
             pictures: Draws pictures.
             asks_for_pictures: Whether the terminal is asked if it shows them itself.
+            is_verbose: Whether thoughts, all plans and messages between roles are shown at first.
         """
         painter = Painter(has_color)
         completer = ChatCompleter(
@@ -66,7 +69,9 @@ class ConsoleChat:
             lambda line: self._runner.session.complete_shell(line),
         )
         self._prompt = Prompt(painter, history_path, completer)
-        transcript = Transcript(*screen.size(), painter, open_lines=OPEN_LINES)
+        transcript = Transcript(
+            *screen.size(), painter, open_lines=OPEN_LINES, is_verbose=is_verbose
+        )
         transcript.markdown = markdown or MarkdownUse()
         transcript.displays.pictures = pictures or PictureDrawer()
         self._query = PictureQuery(screen) if asks_for_pictures else None
@@ -112,7 +117,7 @@ class ConsoleChat:
     def _on_idle_signal(self, number: int) -> None:
         """Hear a signal while nothing runs; at the prompt Ctrl-C is a key like others."""
         if number == signal.SIGINT:
-            self._display.stop_expanding()
+            self._display.stop_showing()
         else:
             self._prompt.leave()
 
@@ -137,6 +142,7 @@ class ConsoleChat:
             self._commands.do(request)
 
     def _read(self) -> str:
+        self._prompt.recall = BlockRecall(self._runner.session.code_blocks)
         with self._runner.subscription.open(), self._display.above_prompt(self._prompt):
             return self._prompt.read()
 

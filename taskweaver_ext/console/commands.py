@@ -13,8 +13,10 @@ from taskweaver_ext.chat.dropped_files import dropped_files
 from taskweaver_ext.chat.requests import COMMANDS, MODES, Mode, Request
 from taskweaver_ext.chat.session_table import session_table
 from taskweaver_ext.chat.terminal_programs import advise_on_terminal
+from taskweaver_ext.console.block_commands import BlockCommands
 from taskweaver_ext.console.command_words import UsageError, words_of
 from taskweaver_ext.console.decision_commands import DecisionCommands
+from taskweaver_ext.console.help_text import help_on, help_text
 from taskweaver_ext.console.markdown_command import USAGE as MARKDOWN_USAGE
 from taskweaver_ext.console.markdown_command import redraw_as_markdown, set_markdown
 from taskweaver_ext.console.request_runner import RequestRunner
@@ -26,10 +28,6 @@ from taskweaver_ext.session.saved import list_sessions
 from taskweaver_ext.session.session import Session
 
 _MAX_HISTORY_LINES = 50
-_KEYS = """\
-Enter sends; Alt-Enter begins another line; Tab completes; Up and Down, Ctrl-R find earlier lines.
-Ctrl-C stops what runs, twice kills it, and empties a line; twice at an empty prompt it
-leaves, as exit and Ctrl-D do."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +42,9 @@ class InputState(Protocol):
     def history(self) -> list[str]:
         """What was typed, oldest first."""
 
+    def prefill(self, text: str) -> bool:
+        """Let the next line begin with a text; False where lines cannot be edited."""
+
 
 class Commands:
     """Does what the lines of one chat ask for, on the thread that owns the terminal."""
@@ -53,8 +54,17 @@ class Commands:
         self._input = input_state
         self._say = runner.display.say
         self._decisions = DecisionCommands(runner)
+        blocks = BlockCommands(runner, input_state.prefill)
         self._actions: dict[str, Callable[[str], None]] = {
-            "help": lambda _: self._say(_help_text()),
+            "run": blocks.run,
+            "edit": blocks.edit,
+            "edit!": blocks.edit_outside,
+            "copy": blocks.copy,
+            "show": blocks.show,
+            "expand": blocks.expand,
+            "find": blocks.find,
+            "verbose": self._verbose,
+            "help": self._help,
             "clear": lambda _: runner.display.clear_screen(),
             "reset": self._reset,
             "sessions": self._sessions,
@@ -66,7 +76,6 @@ class Commands:
             "restore": self._restore,
             "info": self._info,
             "mode": self._mode,
-            "expand": self._expand,
             "markdown": self._markdown,
             "history": self._history,
             "artifacts": self._artifacts,
@@ -237,11 +246,22 @@ class Commands:
             self._input.mode = arguments
         self._say(f"Lines without a prefix go to: {self._input.mode}")
 
-    def _expand(self, arguments: str) -> None:
-        if arguments and not arguments.isdecimal():
-            raise UsageError("/expand [NUMBER] shows collapsed output; the notice has its number.")
-        if not self._runner.display.expand(int(arguments) if arguments else None):
-            raise UsageError("Nothing like that was collapsed, or it is no longer kept.")
+    def _verbose(self, arguments: str) -> None:
+        if arguments not in ("", "on", "off"):
+            raise UsageError("/verbose on|off: whether plans, thoughts and messages are shown.")
+        transcript = self._runner.display.transcript
+        if arguments:
+            transcript.is_verbose = arguments == "on"
+        shown = "all that roles plan, think and tell each other"
+        brief = "code, output and answers; plans that have several steps"
+        self._say(f"From now on you see {shown if transcript.is_verbose else brief}.")
+
+    def _help(self, arguments: str) -> None:
+        name = arguments.removeprefix("/")
+        if name:
+            self._find(name)
+        width = self._runner.display.transcript.width
+        self._say(help_on(name) if name else help_text(width))
 
     def _markdown(self, arguments: str) -> None:
         if arguments.isdecimal():
@@ -271,16 +291,3 @@ def _file_list(folder: Path, paths: Iterable[Path]) -> list[str]:
         if path.is_file()
     ]
     return [str(folder), *lines] if lines else []
-
-
-def _help_text() -> str:
-    """Return everything that can be typed."""
-    width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  /{name:<{width}}  {meaning}" for name, meaning in COMMANDS.items())
-    return (
-        "text      asks the agent\n"
-        "> code    runs Python in the session's kernel; > name? explains, > name?? shows source\n"
-        "! command runs in the session's shell; !! vim x has your terminal\n"
-        f"(/mode {'|'.join(MODES)} makes one of them the default)\n\n"
-        f"{commands}\n\n{_KEYS}"
-    )

@@ -12,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import TypeVar, cast
 
 from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
+from taskweaver_ext.config import variables
 from taskweaver_ext.console.inbox import (
     ConsoleLine,
     Inbox,
@@ -45,7 +46,7 @@ _LIGHT_UPDATE_SECONDS = _UPDATE_SECONDS / 2
 _LIGHT_CHARS = 500
 """Showing no more output than this costs next to nothing."""
 _SPINNER_SECONDS = 0.125
-_EXPANDED_ROWS_PER_UPDATE = 500
+_LONG_ROWS_PER_UPDATE = 500
 
 T = TypeVar("T")
 
@@ -80,7 +81,7 @@ class Display:
         self._new_chars = 0
         self._has_ended = False
         self._asked: Question | None = None
-        self._is_expanding = False
+        self._is_showing = False
         self._questions: list[Question] = []
         self._answered: set[QuestionId] = set()
         """What the session need not be told any more."""
@@ -162,24 +163,38 @@ class Display:
         """Begin again at the top of the screen; the scrollback stays."""
         self._screen.clear()
 
-    def expand(self, number: int | None) -> bool:
-        """Show what was collapsed; False when nothing was. Ctrl-C ends it."""
-        hidden = self.transcript.expand(number)
-        if hidden is None:
-            return False
-        width, _ = self._screen.size()
-        rows: list[str] = []
-        self._is_expanding = True
-        for line_rows in hidden.rows(width, self.transcript.painter):
-            rows += line_rows
-            if not self._is_expanding:
-                rows.append("[Cancelled]")
+    def show_long(self, rows: Iterable[list[str]]) -> bool:
+        """Show many rows, as they come; False when Ctrl-C has ended it."""
+        waiting: list[str] = []
+        self._is_showing = True
+        for some in rows:
+            waiting += some
+            if not self._is_showing:
+                waiting.append("[Cancelled]")
                 break
-            if len(rows) >= _EXPANDED_ROWS_PER_UPDATE:
-                self._screen.update(rows, [])
-                rows = []
-        self._screen.update(rows, [])
-        return True
+            if len(waiting) >= _LONG_ROWS_PER_UPDATE:
+                self._screen.update(waiting, [])
+                waiting = []
+        self._screen.update(waiting, [])
+        return self._is_showing
+
+    def copy(self, text: str) -> bool:
+        """Send a text to the clipboard; False where the terminal is known not to take it."""
+        return variables.can_copy() and self._screen.copy(text)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows that can be used, as they are now."""
+        return self._screen.size()
+
+    @property
+    def is_showing(self) -> bool:
+        """Whether nothing has ended what is being shown."""
+        return self._is_showing
+
+    def begin_showing(self) -> None:
+        """Let Ctrl-C end what comes from now on."""
+        self._is_showing = True
 
     @property
     def width(self) -> int:
@@ -194,9 +209,9 @@ class Display:
         """Call `suspend` soon, with nothing of ours on its way to the screen; for any thread."""
         self.inbox.put(SuspendRequested(suspend))
 
-    def stop_expanding(self) -> None:
-        """End `expand` before its end; for any thread."""
-        self._is_expanding = False
+    def stop_showing(self) -> None:
+        """End `show_long`, or a search, before its end; for any thread."""
+        self._is_showing = False
 
     def say_soon(self, text: str, *, color: str = "") -> None:
         """Show something of our own soon; for any thread."""

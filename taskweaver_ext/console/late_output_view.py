@@ -21,7 +21,7 @@ MAX_REMEMBERED = 100
 
 TITLE_CELLS = 50
 
-NewBlock: TypeAlias = Callable[[Mapping[StreamName, str]], OutputBlock]
+NewBlock: TypeAlias = Callable[[int, Mapping[StreamName, str]], OutputBlock]
 
 
 class LateOutputView:
@@ -31,20 +31,22 @@ class LateOutputView:
         """Begin with nothing.
 
         Args:
-            new_block: Makes a block for the output of an execution, with its frames.
+            new_block: Makes a block for the output of numbered code, with its frames.
         """
         self._painter = painter
         self._new_block = new_block
         self._titles: dict[PostId, str] = {}
+        self._numbers: dict[PostId, int] = {}
         self._blocks: dict[PostId, OutputBlock] = {}
         self._current: PostId | None = None
 
-    def remember(self, post_id: PostId, title: str) -> None:
-        """Note what an execution that has ended was about."""
+    def remember(self, post_id: PostId, title: str, number: int = 0) -> None:
+        """Note what an execution that has ended was about, and the number of its code."""
         self._titles[post_id] = title
+        self._numbers[post_id] = number
         while len(self._titles) > MAX_REMEMBERED:
             oldest = next(iter(self._titles))
-            del self._titles[oldest]
+            del self._titles[oldest], self._numbers[oldest]
             self._blocks.pop(oldest, None)
 
     def end_frame(self) -> None:
@@ -55,15 +57,17 @@ class LateOutputView:
         """Take the next piece an execution wrote, and return the rows to be shown of it."""
         block = self._blocks.get(post_id)
         if block is None:
-            block = self._blocks[post_id] = self._new_block(FRAMES)
+            number = self._numbers.get(post_id, 0)
+            block = self._blocks[post_id] = self._new_block(number, FRAMES)
         block.width = width
-        was_whole = block.hidden is None
+        was_whole = not block.is_collapsed
         rows = block.feed(stream, text)
         # Nothing waits for its line's end, but bars, which have many states.
         if "\r" not in text or text.endswith("\n"):
             rows += block.break_line(stream)
-        if was_whole and block.hidden is not None:
-            notice = f"⋯ more lines come; /expand {block.number} shows them"
+        if was_whole and block.is_collapsed:
+            how = f": /expand {block.number}" if block.number else ""
+            notice = f"⋯ more lines come{how}"
             rows.append(self._painter.paint(FRAMES["stdout"] + notice, DIM))
         return [*self._head(post_id), *rows] if rows else []
 

@@ -22,6 +22,8 @@ class Item:
     display_id: str | None = None
     is_prose: bool = False
     """Whether the lines are sentences of ours, which are cut between words."""
+    is_display: bool = False
+    """Whether the lines are a table, a picture or the like, of which a part says little."""
 
 
 class OpenItems:

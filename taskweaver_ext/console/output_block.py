@@ -1,18 +1,16 @@
 """What one execution wrote, as rows under the frame: finished ones, and those still changing.
 
 The last lines stay open for a while: displays are updated and output is cleared there
-(`open_items.py`). Output beyond `rows_in_full` rows is collapsed: the screen shows how much is
-hidden and the last `TAIL_ROWS` rows, and the hidden lines are kept for `/expand`. So a flood
-costs the screen next to nothing, and memory nothing at all: what is hidden is on the disk.
+(`open_items.py`). Of long output a preview stays: its first lines, how many are hidden, and its
+last lines. So a flood costs the screen and memory next to nothing; `/expand` and `/find` read
+what is hidden from the record.
 """
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import IO
 
 from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.console.markdown import Drawing
@@ -30,65 +28,30 @@ from taskweaver_ext.console.rows import (
 )
 from taskweaver_ext.text.terminal import LineFolder, fold, message_text
 
-ROWS_IN_FULL = 200
+OWN_PREVIEW_LINES = 20
+AGENT_PREVIEW_LINES = 10
+"""How many lines of long output stay on the screen."""
+MAX_LINE_CHARS = 4000
+"""How much of a line a preview shows."""
+MAX_DISPLAY_LINES = 40
+MAX_WHOLE_DISPLAYS = 20
+"""Tables and pictures are shown whole amid a preview: so many, of so many lines at most."""
 OPEN_LINES = 12
 """How many lines of running code stay open on a terminal."""
 TAIL_ROWS = 20
+"""How much of the end is shown while code runs."""
 PARTIAL_ROWS = 3
 """How much of a line that may still change is shown."""
 
-_LINE_CHARS = 8192
-"""Longer lines go to the screen in pieces: they are not to be measured again and again."""
-_MEMORY_BYTES = 1 << 20
+_PIECE_CHARS = 8192
+_LONGEST_LINE = 1 << 16
+"""Longer lines come in pieces: they are not to be measured again and again."""
 _HEADING_CHARS = 75
 _HEADING_END = "Traceback (most recent call last)"
 _MAX_MISSING = 20
-_ERROR_MARK = "\x01"
-"""Before a kept line of standard error; no line contains it, because folders remove it."""
+_COLOR = re.compile("(\x1b\\[[0-9;:]*m)")
 FRAMES: Mapping[StreamName, str] = {"stdout": OUTPUT, "stderr": ERROR_OUTPUT}
 _COLORS: dict[StreamName, str] = {"stdout": "", "stderr": RED}
-
-
-class HiddenLines:
-    """The lines that were collapsed, in a file of their own until `close`."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._failure: OSError | None = None
-        self._file: IO[str] = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - `close` ends it
-            max_size=_MEMORY_BYTES, mode="w+", encoding="utf-8", errors="replace", newline="\n"
-        )
-
-    def add(self, stream: StreamName, lines: list[str]) -> None:
-        """Keep lines of one stream, as long as there is room on the disk."""
-        self.count += len(lines)
-        if self._failure is not None:
-            return
-        mark = _ERROR_MARK if stream == "stderr" else ""
-        try:
-            self._file.write(mark + f"\n{mark}".join(lines) + "\n")
-        except OSError as error:
-            self._failure = error
-
-    def rows(self, width: int, painter: Painter) -> Iterator[list[str]]:
-        """Yield all of them again as framed rows, a line at a time."""
-        if self._failure is not None:
-            text = f"These lines were not kept: {self._failure.strerror}."
-            yield _framed(OUTPUT, "stdout", text, width, painter)
-            return
-        self._file.seek(0)
-        try:
-            for line in self._file:
-                stream: StreamName = "stderr" if line.startswith(_ERROR_MARK) else "stdout"
-                text = line.removeprefix(_ERROR_MARK).removesuffix("\n")
-                yield _framed(FRAMES[stream], stream, text, width, painter)
-        finally:
-            self._file.seek(0, 2)
-
-    def close(self) -> None:
-        """Forget them."""
-        with contextlib.suppress(OSError):  # what was never written is not missed
-            self._file.close()
 
 
 class OutputBlock:
@@ -102,8 +65,8 @@ class OutputBlock:
         width: int,
         painter: Painter,
         *,
-        number: int = 1,
-        rows_in_full: int = ROWS_IN_FULL,
+        number: int = 0,
+        preview_lines: int = NO_LIMIT,
         open_lines: int = 0,
         frames: Mapping[StreamName, str] = FRAMES,
         is_markdown: bool = False,
@@ -111,8 +74,8 @@ class OutputBlock:
         """Begin without output.
 
         Args:
-            number: What `/expand` calls it; 0 where there is no such command.
-            rows_in_full: From here on output is collapsed.
+            number: Of the block of code, for `/expand`; 0 where that cannot be asked for.
+            preview_lines: How many lines of longer output stay.
             open_lines: How many lines at the end can still be replaced or cleared.
             frames: What rows of each stream begin with.
             is_markdown: Whether standard output is drawn as Markdown.
@@ -120,20 +83,22 @@ class OutputBlock:
         self._is_markdown = is_markdown
         self.width = width
         self.number = number
-        self.hidden: HiddenLines | None = None
-        """What was collapsed, if anything was."""
         self._painter = painter
         self._frames = frames
-        self._rows_left = rows_in_full
+        self._is_preview = preview_lines != NO_LIMIT
+        self._lines_left = (preview_lines + 1) // 2
+        self._last_lines = preview_lines // 2
+        self._displays_left = MAX_WHOLE_DISPLAYS
+        self._hidden_lines = 0
+        """How many lines came after the first ones of a preview."""
         self._open = OpenItems(open_lines)
         self._is_clearing = False
         self._has_cleared = False
         self._tail: deque[tuple[StreamName, str]] = deque(maxlen=TAIL_ROWS)
         # A multiple of the width: pieces of one long line then join without a gap.
         content = max(4, width - len(OUTPUT))
-        self._line_chars = (
-            _LINE_CHARS if width == NO_LIMIT else max(1, _LINE_CHARS // content) * content
-        )
+        piece = _LONGEST_LINE if self._is_preview else _PIECE_CHARS
+        self._line_chars = piece if width == NO_LIMIT else max(1, piece // content) * content
         self._begin_lines()
 
     def feed(self, stream: StreamName, text: str) -> list[str]:
@@ -158,7 +123,8 @@ class OutputBlock:
 
     def show(self, lines: list[str], display_id: str | None = None) -> list[str]:
         """Add a display that is drawn already, on lines of its own; as `feed` does."""
-        rows = self._add(Item("stdout", lines, display_id)) if lines else []
+        item = Item("stdout", lines, display_id, is_display=True)
+        rows = self._add(item) if lines else []
         # A picture is itself only once it is final; code that clears shows one after another.
         is_final = display_id is None and not self._has_cleared
         if is_final and any(isinstance(line, PictureLine) for line in lines):
@@ -194,16 +160,23 @@ class OutputBlock:
 
     def close(self) -> list[str]:
         """Return the last rows: lines that were never completed, and the end of what is hidden."""
-        rows = [*self._break_lines(), *self.settle()]
-        if self.hidden is not None:
-            rows += [*self._notice(), *self._tail_rows(TAIL_ROWS)]
+        return [*self._break_lines(), *self.settle(), *self._end_preview()]
+
+    def _end_preview(self) -> list[str]:
+        """Return the notice of what is hidden, and the last lines of it."""
+        # A notice in the place of one line would gain nothing.
+        is_long = self._hidden_lines > self._last_lines + 1
+        last = list(self._tail)[-(self._last_lines if is_long else self._last_lines + 1) :]
+        rows = self._notice(self._hidden_lines - len(last))
+        rows += [row for stream, line in last for row in self._previewed(stream, line)]
+        self._hidden_lines = 0
+        self._tail.clear()
         return rows
 
-    def forget(self) -> None:
-        """Give up what was collapsed."""
-        if self.hidden is not None:
-            self.hidden.close()
-            self.hidden = None
+    @property
+    def is_collapsed(self) -> bool:
+        """Whether some lines are hidden."""
+        return self._hidden_lines > 0
 
     def live_rows(self, height: int) -> list[str]:
         """What may still change, in at most `height` rows."""
@@ -218,9 +191,10 @@ class OutputBlock:
         for stream, folder in self._folders.items():
             for line in folder.open_lines:
                 rows += self._framed(stream, line)[-PARTIAL_ROWS:]
-        if self.hidden is not None:
+        if self._hidden_lines:
             room = height - len(rows) - 1
-            rows = [*self._notice(), *self._tail_rows(min(TAIL_ROWS, max(1, room))), *rows]
+            notice = self._notice(self._hidden_lines - len(self._tail))
+            rows = [*notice, *self._tail_rows(min(TAIL_ROWS, max(1, room))), *rows]
         return rows[-max(1, height) :]
 
     def _begin_lines(self) -> None:
@@ -263,28 +237,25 @@ class OutputBlock:
 
     def _finished_rows(self, item: Item) -> list[str]:
         rows: list[str] = []
+        if item.is_display and len(item.lines) <= MAX_DISPLAY_LINES and self._displays_left > 0:
+            self._displays_left -= self._lines_left <= 0
+            self._lines_left -= len(item.lines)
+            whole = [row for line in item.lines for row in self._framed(item.stream, line)]
+            return self._end_preview() + whole
         for number, line in enumerate(item.lines):
-            if self._rows_left <= 0:
-                self._hide(item.stream, item.lines[number:])
+            if self._lines_left <= 0:
+                self._hidden_lines += len(item.lines) - number
+                self._tail.extend((item.stream, rest) for rest in item.lines[number:][-TAIL_ROWS:])
                 break
-            new = self._framed(item.stream, line, is_prose=item.is_prose)
-            self._rows_left -= len(new)
-            rows += new
+            self._lines_left -= 1
+            rows += self._previewed(item.stream, line, is_prose=item.is_prose)
         return rows
 
-    def _hide(self, stream: StreamName, lines: list[str]) -> None:
-        if self.hidden is None:
-            self.hidden = HiddenLines()
-        self.hidden.add(stream, lines)
-        self._tail.extend((stream, line) for line in lines[-TAIL_ROWS:])
-
-    def _notice(self) -> list[str]:
-        count = self.hidden.count - len(self._tail) if self.hidden else 0
-        if count <= 0:
+    def _notice(self, hidden: int, unit: str = "lines") -> list[str]:
+        if hidden <= 0:
             return []
-        how = f"; /expand {self.number} shows them" if self.number else ""
-        what = f"⋯ {count:,} more lines{how}"
-        return [self._painter.paint(OUTPUT + what, DIM)]
+        how = f": /expand {self.number}" if self.number else ""
+        return [self._painter.paint(f"{OUTPUT}⋯ {hidden:,} more {unit}{how}", DIM)]
 
     def _tail_rows(self, limit: int) -> list[str]:
         rows: deque[str] = deque()
@@ -294,11 +265,18 @@ class OutputBlock:
                 break
         return list(rows)[-limit:]
 
+    def _previewed(self, stream: StreamName, line: str, *, is_prose: bool = False) -> list[str]:
+        """The rows of a line, or of its beginning where it is very long."""
+        if not self._is_preview or len(line) <= MAX_LINE_CHARS:
+            return self._framed(stream, line, is_prose=is_prose)
+        start, hidden = _cut(line, MAX_LINE_CHARS)
+        return self._framed(stream, start) + self._notice(hidden, "characters")
+
     def _framed(self, stream: StreamName, line: str, *, is_prose: bool = False) -> list[str]:
         frame = self._frames[stream]
         if isinstance(line, PictureLine):
             return [PictureRow.of(self._painter.paint(frame, DIM), line.picture)]
-        return _framed(frame, stream, line, self.width, self._painter, is_prose=is_prose)
+        return framed_output(frame, stream, line, self.width, self._painter, is_prose=is_prose)
 
 
 def _live(lines: Iterable[str]) -> Iterator[str]:
@@ -310,7 +288,7 @@ def _live(lines: Iterable[str]) -> Iterator[str]:
             yield line
 
 
-def _framed(
+def framed_output(
     frame: str,
     stream: StreamName,
     line: str,
@@ -319,6 +297,7 @@ def _framed(
     *,
     is_prose: bool = False,
 ) -> list[str]:
+    """Return the rows of one line that code wrote."""
     color = _COLORS[stream]
     if stream == "stderr":
         line = _fit_heading(line, width - len(frame))
@@ -332,6 +311,21 @@ def _framed(
         color=color,
         is_prose=is_prose,
     )
+
+
+def _cut(line: str, max_chars: int) -> tuple[str, int]:
+    """Return the beginning of a line with its colours, and how many characters are left out."""
+    kept: list[str] = []
+    room = max_chars
+    hidden = 0
+    for piece in _COLOR.split(line):
+        if piece.startswith("\x1b"):
+            kept.append(piece)
+        else:
+            kept.append(piece[:room])
+            hidden += len(piece[room:])
+            room -= len(kept[-1])
+    return "".join(kept), hidden
 
 
 def _fit_heading(line: str, width: int) -> str:

@@ -9,6 +9,7 @@ from taskweaver_ext.ces.execution.events import DisplayProduced, DisplayUpdated,
 from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.chat.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from taskweaver_ext.chat.requests import Mode, parse_request
+from taskweaver_ext.console.block_status import status_from_attachment, status_text
 from taskweaver_ext.console.commands import Commands
 from taskweaver_ext.console.execution_notes import ExecutionNotes
 from taskweaver_ext.console.late_output_view import TITLE_CELLS
@@ -18,6 +19,7 @@ from taskweaver_ext.console.transcript import Transcript
 from taskweaver_ext.conversation import AttachmentType, PostId, RoundId
 from taskweaver_ext.events.types import (
     AttachmentExtra,
+    CodeBlockExtra,
     EventExtra,
     ExecutionEventExtra,
     ExecutionOutputExtra,
@@ -36,6 +38,7 @@ class _OwnRun:
     def __init__(self, write: Callable[[StreamName, str], object]) -> None:
         self.title = ""
         """The first line of its code."""
+        self.number = 0
         self._write = write
         self._notes = ExecutionNotes()
         self._is_mid_line = False
@@ -52,6 +55,11 @@ class _OwnRun:
         for stream, text in self._notes.notes_on(event):
             self._add(stream, text)
 
+    def end_line(self) -> None:
+        """Let what comes next begin on a line of its own."""
+        if self._is_mid_line:
+            self.output("stdout", "\n")
+
     def _add(self, stream: StreamName, text: str) -> None:
         if text:
             start = "\n" if self._is_mid_line else ""
@@ -63,18 +71,31 @@ class PlainTranscript(Transcript):
     """Frames what the agent does, in full and plainly; the user's own code writes as it is."""
 
     def __init__(
-        self, write: Callable[[StreamName, str], object], on_answer: Callable[[str], object]
+        self,
+        write: Callable[[StreamName, str], object],
+        on_answer: Callable[[str], object],
+        *,
+        shows_status: bool = False,
+        is_verbose: bool = False,
     ) -> None:
         """Begin with nothing.
 
         Args:
             write: Takes what the user's own code writes.
             on_answer: Takes the agent's answers.
+            shows_status: Whether a person watches, who is told how their code ended.
+            is_verbose: Whether thoughts, all plans and what roles tell each other are shown.
         """
         super().__init__(
-            NO_LIMIT, 24, Painter(has_color=False), rows_in_full=NO_LIMIT, on_answer=on_answer
+            NO_LIMIT,
+            24,
+            Painter(has_color=False),
+            collapses=False,
+            on_answer=on_answer,
+            is_verbose=is_verbose,
         )
         self._write = write
+        self._shows_status = shows_status
         self._own_posts: dict[PostId, _OwnRun] = {}
         """Also those that have ended: what they started may still write."""
         self._late_run: _OwnRun | None = None
@@ -90,8 +111,14 @@ class PlainTranscript(Transcript):
         if run is None:
             super().handle_post(type, msg, extra, post_id, round_id)
         elif type is PostEventType.post_attachment_update:
-            if cast(AttachmentExtra, extra)["type"] is AttachmentType.reply_content:
+            kind = cast(AttachmentExtra, extra)["type"]
+            if kind is AttachmentType.reply_content:
                 run.title = run.title or msg.strip().partition("\n")[0]
+            elif kind is AttachmentType.execution_status and self._shows_status:
+                run.end_line()
+                self.say(status_text(run.number, status_from_attachment(msg))[0])
+        elif type is PostEventType.post_code_block:
+            run.number = cast(CodeBlockExtra, extra)["number"]
         elif type is PostEventType.post_execution_output:
             self._late_run = None
             output = cast(ExecutionOutputExtra, extra)
@@ -120,6 +147,10 @@ class PipedChat:
         self.history: list[str] = []
         self._runner = runner
         self._commands = Commands(runner, self)
+
+    def prefill(self, text: str) -> bool:
+        """Say that lines cannot be edited here."""
+        return False
 
     def run(self, lines: Iterable[str]) -> int:
         """Do what the lines ask for; return the exit code."""

@@ -1,10 +1,15 @@
-"""Leave out plans that were shown already: planners write theirs again with every message.
+"""Leave out plans that say nothing new: planners write theirs again with every message.
 
 Pure. A plan that repeats an earlier one of its round is left out; one that differs is
 shown in full as soon as it does.
 """
 
 from __future__ import annotations
+
+import re
+
+_STEP = re.compile(r"[ \t]{0,3}\d{1,3}[.)]")
+_REPORT = re.compile(r"\b(report|user)\b", re.IGNORECASE)
 
 
 class PlanFilter:
@@ -30,3 +35,17 @@ class PlanFilter:
         self._known.add(draft.strip())
         self._draft, self._is_new = "", False
         return "" if was_new or is_known else draft
+
+    def is_worth_showing(self, plan: str) -> bool:
+        """Whether a whole plan is new and has several steps; it is known from now on."""
+        is_known = plan.strip() in self._known
+        self._known.add(plan.strip())
+        return not is_known and has_several_steps(plan)
+
+
+def has_several_steps(plan: str) -> bool:
+    """Whether there is more to do than one thing and to tell the user of it."""
+    steps = [line for line in plan.split("\n") if _STEP.match(line)]
+    if len(steps) > 1 and _REPORT.search(steps[-1]):
+        steps.pop()
+    return len(steps) > 1

@@ -16,6 +16,7 @@ from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.application.run_in_terminal import run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
@@ -31,6 +32,7 @@ from taskweaver_ext.chat.requests import (
     parse_request,
     prefix_width,
 )
+from taskweaver_ext.console.block_recall import BlockRecall
 from taskweaver_ext.console.inbox import Question
 from taskweaver_ext.console.offered_completions import OfferedCompletions
 from taskweaver_ext.console.rows import OUTPUT, Painter
@@ -71,8 +73,12 @@ class Prompt:
         self._is_left = False
         self.is_typed_in = False
         """Whether something was typed since the prompt began to wait."""
+        self._draft = ""
+        """What the next line begins with."""
         self.on_begin: Callable[[], None] | None = None
         """Called on the prompt's thread as soon as a prompt waits."""
+        self.recall: BlockRecall | None = None
+        """Brings earlier blocks of code into the line; for one line."""
         offered = OfferedCompletions(completer)
         bindings = self._line_bindings()
         offered.bind_tab(bindings)
@@ -92,6 +98,11 @@ class Prompt:
         # The window's signal tells of a new size; asking for it twice a second is idle work.
         self._lines.app.terminal_size_polling_interval = None
 
+    def prefill(self, text: str) -> bool:
+        """Let the next line begin with a text."""
+        self._draft = text
+        return True
+
     @property
     def history(self) -> list[str]:
         """What was typed, oldest first."""
@@ -106,7 +117,9 @@ class Prompt:
         """
         self.is_typed_in = False
         message = self._painter.paint(fit(PROMPTS[self.mode], sys.stdout.encoding), "1;36")
-        return self._run(self._lines, message=ANSI(message))
+        draft, self._draft = self._draft, ""
+        # What is seen is what will run.
+        return self._run(self._lines, message=ANSI(message), default=HiddenCharacters().feed(draft))
 
     def ask(self, question: Question) -> str:
         """Wait for an answer.
@@ -230,6 +243,17 @@ class Prompt:
         bindings = self._question_bindings()
 
         _add_keys_for_lines(bindings, lambda text: is_complete(text, self.mode))
+
+        @bindings.add("escape", "up")
+        def _(event: KeyPressEvent) -> None:
+            if self.recall is not None:
+                _replace(event, self.recall.older(event.current_buffer.text))
+
+        @bindings.add("escape", "down")
+        def _(event: KeyPressEvent) -> None:
+            if self.recall is not None:
+                _replace(event, self.recall.newer(event.current_buffer.text))
+
         return bindings
 
     def _code_bindings(self, language: str) -> KeyBindings:
@@ -299,6 +323,13 @@ def _add_keys_for_lines(bindings: KeyBindings, is_complete_text: Callable[[str],
     @bindings.add("escape", "c-j")
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
+
+
+def _replace(event: KeyPressEvent, text: str | None) -> None:
+    """Put a text in the place of what was typed; what is seen is what will run."""
+    if text is not None:
+        shown = HiddenCharacters().feed(text)
+        event.current_buffer.document = Document(shown, len(shown))
 
 
 def _history(path: Path | None) -> History:

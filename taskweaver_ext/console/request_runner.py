@@ -123,13 +123,17 @@ class RequestRunner:
         finally:
             self._say_usage()
 
-    def run_code(self, language: str, code: str) -> ExecutionResult:
-        """Run code of the person, and show what it does."""
+    def run_code(self, language: str, code: str, *, repeats: int | None = None) -> ExecutionResult:
+        """Run code of the person, and show what it does.
+
+        Args:
+            repeats: The number of the code block that is run again.
+        """
         session = self.session
 
         def run() -> ExecutionResult:
             with self.subscription.open():
-                return session.run_code(language, code, on_input=self._on_input)
+                return session.run_code(language, code, on_input=self._on_input, repeats=repeats)
 
         result = self._on_execution_thread(run, session)
         if self.is_abandoned:
@@ -248,8 +252,10 @@ class RequestRunner:
                 return
             self.display.say("[Demo] The model is a script; roles, kernel and output are real.")
             self.display.say(f"You ▸ {DEMO_REQUEST}")
+            self.display.transcript.has_numbers = False  # commands know those of our session
             self._send(demo, self._listen_to(demo), DEMO_REQUEST)
         finally:
+            self.display.transcript.has_numbers = True
             for one in demo.rounds:  # it has been seen, and is not to pass for a model's work
                 one.user_query = f"[Demo] {one.user_query}"
                 self.session.rounds.append(one)
@@ -291,7 +297,6 @@ class RequestRunner:
         self.terminal_jobs.close()
         self.display.inbox.close()  # nothing is received any more; no thread shall wait for room
         self.session.stop()
-        self.display.transcript.close()
 
     def _open(self, resume: str | None) -> Session:
         if resume is None:

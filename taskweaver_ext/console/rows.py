@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rich.cells import get_character_cell_size
 
+TOP = " ╭─► "
 ITEM = " ├─► "
 OUTPUT = " │   "
 ERROR_OUTPUT = " │ ! "

@@ -60,7 +60,11 @@ _FORGET_PICTURES = "\x1b_Ga=d,q=2\x1b\\"
 _LETTERS_PER_PIECE = 4096
 _ROWS_PER_WRITE = 1000
 _PLAIN_FRAMES = dict(
-    zip("│├╰╭─═•►●▸┊╌⋯…◆⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|+++-=*>*>:-~~*" + "|/-\\" * 2 + "|/", strict=True)
+    zip(
+        "│├╰╭─═╶•►●▸→┊╌⋯…·◆✔✖○■▶⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏",
+        "|+++-=-*>*>>:-~~-*+xo#>" + "|/-\\" * 2 + "|/",
+        strict=True,
+    )
 )
 """What stands for the characters of our own where a terminal does not have them."""
 _FIT = "taskweaver-fit"
@@ -80,6 +84,9 @@ class Screen(Protocol):
 
     def reclaim(self) -> None:
         """Go on below what a program has left that had the terminal for a while."""
+
+    def copy(self, text: str) -> bool:
+        """Send a text to the clipboard; False where that cannot be done."""
 
 
 class TerminalScreen:
@@ -142,6 +149,12 @@ class TerminalScreen:
         """Put back what a program changed, and begin a row if the cursor is amid one."""
         self._live = []
         self._write(f"{_RECLAIM}{_begin_row(self._descriptor)}{_ERASE_REST_OF_LINE}")
+
+    def copy(self, text: str) -> bool:
+        """Send a text to the clipboard of the terminal, in letters and digits alone."""
+        encoded = base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
+        self._write(f"\x1b]52;c;{encoded}\x07")
+        return True
 
     def _redrawn(self, live: list[str], *, is_moved: bool) -> str:
         """Write over the old live rows, which may have moved."""
@@ -237,6 +250,10 @@ class PlainScreen:
         """Begin a row; such a terminal knows no sequences that would put anything back."""
         if os.isatty(self._descriptor):
             write_all(self._descriptor, _begin_row(self._descriptor).encode())
+
+    def copy(self, text: str) -> bool:
+        """Do nothing: there is no clipboard."""
+        return False
 
 
 def _begin_row(descriptor: int) -> str:

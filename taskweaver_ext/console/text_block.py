@@ -22,8 +22,22 @@ class TextBlock:
     """
 
     def __init__(
-        self, label: str, width: int, painter: Painter, *, color: str = "", language: str = ""
+        self,
+        label: str,
+        width: int,
+        painter: Painter,
+        *,
+        color: str = "",
+        language: str = "",
+        mark: str = ITEM,
     ) -> None:
+        """Begin without a text.
+
+        Args:
+            language: Of code; empty for words.
+            mark: What stands before the label.
+        """
+        self._mark = mark
         self.width = width
         self.label = label
         self._painter = painter
@@ -92,7 +106,7 @@ class TextBlock:
         return rows
 
     def _rows_of(self, line: str, *, is_first: bool) -> list[str]:
-        first = f"{ITEM}[{self.label}] " if is_first else OUTPUT
+        first = f"{self._mark}[{self.label}] " if is_first else OUTPUT
         return framed(
             line,
             self.width,

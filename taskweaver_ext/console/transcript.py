@@ -6,30 +6,31 @@ scrollback; `live_rows` are drawn again and again below them.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Literal, cast
 
 from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.console.answer_view import AnswerView
+from taskweaver_ext.console.block_status import status_text
+from taskweaver_ext.console.frame import Frame
 from taskweaver_ext.console.inbox import StopStage
 from taskweaver_ext.console.late_output_view import LateOutputView
 from taskweaver_ext.console.markdown_use import MarkdownUse
 from taskweaver_ext.console.output_block import (
-    FRAMES,
-    ROWS_IN_FULL,
-    HiddenLines,
+    AGENT_PREVIEW_LINES,
+    OWN_PREVIEW_LINES,
     OutputBlock,
 )
 from taskweaver_ext.console.pictures import MAX_ROWS, PictureDrawer
 from taskweaver_ext.console.plan_filter import PlanFilter
 from taskweaver_ext.console.post_view import PostView
 from taskweaver_ext.console.rich_display import DisplayView
-from taskweaver_ext.console.rows import DIM, YELLOW, Painter, UnframedRow, clip, framed
-from taskweaver_ext.conversation import PostId, RoundId
+from taskweaver_ext.console.rows import DIM, NO_LIMIT, YELLOW, Painter, UnframedRow, clip, framed
+from taskweaver_ext.conversation import PostId, RoleName, RoundId
 from taskweaver_ext.events.types import (
     AttachmentExtra,
+    CodeBlockExtra,
     CodeExecExtra,
     ContextExtra,
     EventExtra,
@@ -42,10 +43,8 @@ from taskweaver_ext.events.types import (
     SessionEventHandlerBase,
     SessionEventType,
 )
+from taskweaver_ext.roles.base.role import USER
 from taskweaver_ext.text.terminal import message_text
-
-MAX_EXPANDABLE = 5
-"""How many collapsed outputs are kept."""
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _CTRL_C = {"": "Ctrl-C stops", "stopping": "Ctrl-C again kills", "killing": ""}
@@ -65,19 +64,21 @@ class Transcript(SessionEventHandlerBase):
         height: int,
         painter: Painter,
         *,
-        rows_in_full: int = ROWS_IN_FULL,
+        collapses: bool = True,
         open_lines: int = 0,
         on_answer: Callable[[str], object] | None = None,
         can_expand: bool = True,
+        is_verbose: bool = False,
     ) -> None:
         """Begin with an empty screen.
 
         Args:
-            rows_in_full: How much output of an execution is shown before it is collapsed.
+            collapses: Whether only a preview of long output stays.
             open_lines: How many lines of running code stay among the live rows, where they can
                 still be replaced or cleared.
             on_answer: Takes answers for the user; without it they are drawn while they come.
             can_expand: Whether a person can ask for what was collapsed.
+            is_verbose: Whether thoughts, all plans and what roles tell each other are shown.
         """
         self.rows: list[str] = []
         """Finished rows, until `pop_rows`."""
@@ -89,20 +90,22 @@ class Transcript(SessionEventHandlerBase):
         """What is drawn as Markdown from now on."""
         self.displays = DisplayView(painter, PictureDrawer())
         """Draws what code displays."""
-        self._expandable: deque[OutputBlock] = deque()
-        """Outputs that may have been collapsed, oldest first."""
+        self.is_verbose = is_verbose
+        """Whether posts that begin from now on are shown with all that is attached to them."""
+        self.has_numbers = True
+        """Whether the numbers of code blocks are shown: those of a session of its own are not
+        those that commands know."""
         self._width = width
         self._height = height
-        self._rows_in_full = rows_in_full
-        self._open_lines = open_lines
+        self._collapses = collapses
         self._can_expand = can_expand
+        self._open_lines = open_lines
         self._on_answer = on_answer
         self._posts: dict[PostId, PostView] = {}
         self._late = LateOutputView(painter, self._new_late_output)
         self._step = ""
         self._plans = PlanFilter()
         self._failure = ""
-        self._output_count = 0
         self._shared: set[PostId] = set()
         """The runs that go to the agent with the next message."""
 
@@ -137,15 +140,9 @@ class Transcript(SessionEventHandlerBase):
         if type is PostEventType.post_start:
             self._late.end_frame()
             role = cast(RoleExtra, extra)["role"]
-            self._posts[post_id] = PostView(
-                role,
-                self._width,
-                self.painter,
-                self._new_open_output,
-                self._plans,
-                self.displays,
-                None if self._on_answer else self._new_answer,
-            )
+            self._posts[post_id] = self._new_post(role)
+        if type is PostEventType.post_code_block and self.has_numbers:
+            self._receive_number(msg, cast(CodeBlockExtra, extra), post_id)
         post = self._posts.get(post_id)
         if post is None:
             return
@@ -167,7 +164,7 @@ class Transcript(SessionEventHandlerBase):
                 post.status = msg
             case PostEventType.post_error:
                 post.fail(msg)
-            case PostEventType.post_start | PostEventType.post_end:
+            case PostEventType.post_start | PostEventType.post_end | PostEventType.post_code_block:
                 pass
         self._step = post.step or self._step
         self._collect_from(post)
@@ -211,7 +208,7 @@ class Transcript(SessionEventHandlerBase):
         for post_id, post in self._posts.items():
             post.cut_off()
             self._collect_from(post)
-            self._late.remember(post_id, post.title)
+            self._late.remember(post_id, post.title, post.number)
         self._posts.clear()
 
     def say(self, text: str, *, color: str = "", indent: int = 0) -> None:
@@ -230,10 +227,19 @@ class Transcript(SessionEventHandlerBase):
             post.show_approval(request)
             self._collect_from(post)
 
+    def show_code(self, label: str, language: str, code: str) -> None:
+        """Show code of the session once more."""
+        self._late.end_frame()
+        frame = Frame("", self._width, self.painter)
+        frame.begin_text("", label, language=language)
+        frame.feed(code)
+        frame.finish_open()
+        self.rows += frame.rows
+
     def settle(self) -> None:
         """Let all that is complete be final: live rows are not to be seen."""
         for post in self._posts.values():
-            post.settle()
+            post.frame.settle()
             self._collect_from(post)
 
     def live_rows(self, seconds: float) -> list[str]:
@@ -243,63 +249,64 @@ class Transcript(SessionEventHandlerBase):
         rows = post.live_rows(room) if post else []
         return [*rows, self._status_row(post, seconds)]
 
-    def expand(self, number: int | None) -> HiddenLines | None:
-        """Return what was collapsed of one output, or of the last that was."""
-        for block in reversed(self._expandable):
-            if block.hidden is not None and number in (None, block.number):
-                return block.hidden
-        return None
+    def _new_post(self, role: RoleName) -> PostView:
+        has_title = self.is_verbose and role != USER
+        return PostView(
+            role,
+            Frame(role if has_title else "", self._width, self.painter),
+            self._new_open_output,
+            self._plans,
+            self.displays,
+            None if self._on_answer else self._new_answer,
+            is_verbose=self.is_verbose,
+        )
 
-    def close(self) -> None:
-        """Forget what was collapsed."""
-        for block in self._expandable:
-            block.forget()
-        self._expandable.clear()
+    def _receive_number(self, code: str, extra: CodeBlockExtra, post_id: PostId) -> None:
+        """Show the number of code that an answer proposes; a post shows that of its own."""
+        if extra["part"] == 0:
+            if post := self._posts.get(post_id):
+                post.receive_number(extra)
+            return
+        number = extra["number"]
+        text, color = status_text(number, "not_run")
+        first = message_text(code).strip().partition("\n")[0]
+        how = f": /run {number}, /edit {number}" if self._can_expand else ""
+        row = clip(f" {text}{how}  {extra['language']}: {first}", self._width)
+        self.rows.append(self.painter.paint(row, color))
 
-    def _new_open_output(self, width: int, language: str) -> OutputBlock:
+    def _new_open_output(self, post: PostView) -> OutputBlock:
         # More open lines than are seen would only come to light when they are final.
         open_lines = min(self._open_lines, max(0, self._height // 2 - 1))
-        is_markdown = self.markdown.is_on_for(language)
-        return self._new_output(width, FRAMES, open_lines, is_markdown=is_markdown)
-
-    def _new_late_output(self, frames: Mapping[StreamName, str]) -> OutputBlock:
-        return self._new_output(self._width, frames, open_lines=0)
-
-    def _new_output(
-        self,
-        width: int,
-        frames: Mapping[StreamName, str],
-        open_lines: int,
-        *,
-        is_markdown: bool = False,
-    ) -> OutputBlock:
-        self._output_count += 1
-        block = OutputBlock(
-            width,
+        lines = OWN_PREVIEW_LINES if post.is_of_user else AGENT_PREVIEW_LINES
+        return OutputBlock(
+            self._width,
             self.painter,
-            number=self._output_count if self._can_expand else 0,
-            rows_in_full=self._rows_in_full,
+            number=post.number if self._can_expand else 0,
+            preview_lines=lines if self._collapses else NO_LIMIT,
             open_lines=open_lines,
-            frames=frames,
-            is_markdown=is_markdown,
+            is_markdown=self.markdown.is_on_for(post.language),
         )
-        self._expandable.append(block)
-        if len(self._expandable) > MAX_EXPANDABLE:
-            self._expandable.popleft().forget()
-        return block
+
+    def _new_late_output(self, number: int, frames: Mapping[StreamName, str]) -> OutputBlock:
+        # What comes late has no end that could be waited for: only its beginning is shown.
+        lines = 2 * OWN_PREVIEW_LINES if self._collapses else NO_LIMIT
+        number = number if self._can_expand else 0
+        return OutputBlock(
+            self._width, self.painter, number=number, preview_lines=lines, frames=frames
+        )
 
     def _current_post(self) -> PostView | None:
         return next(reversed(self._posts.values()), None)
 
     def _collect_from(self, post: PostView) -> None:
-        self.rows += post.rows
-        post.rows.clear()
+        self.rows += post.frame.rows
+        post.frame.rows.clear()
 
     def _end_post(self, post_id: PostId, post: PostView) -> None:
         answer = post.end()
         self._collect_from(post)
         del self._posts[post_id]
-        self._late.remember(post_id, post.title)
+        self._late.remember(post_id, post.title, post.number)
         if answer is None:
             return
         if self._on_answer is not None:
@@ -318,8 +325,9 @@ class Transcript(SessionEventHandlerBase):
     def _status_row(self, post: PostView | None, seconds: float) -> str:
         spinner = _SPINNER[int(seconds * _SPINNER_FRAMES_PER_SECOND) % len(_SPINNER)]
         status = post.status if post else ""
+        who = post.role if post and not post.is_of_user else ""
         parts = [
-            post.role if post else "",
+            f"[{post.number}] {who or 'running'}" if post and post.number else who,
             self.stop_stage or status,
             f"{int(seconds)} s",
             _CTRL_C[self.stop_stage],

@@ -99,6 +99,8 @@ class _Place:
     """The event that tells its number."""
     after: int
     """The number of the event before it."""
+    is_in_journal: bool
+    """Whether the journal has its events; else they are looked for everywhere."""
 
     @property
     def extra(self) -> CodeBlockExtra:
@@ -259,7 +261,7 @@ class CodeBlocks:
             with JournalReader(self._folder) as reader:
                 for told in reader.events_of(PostEventType.post_code_block):
                     if cast(CodeBlockExtra, told.extra)["number"] == number:
-                        return _Place(told, told.seq - 1)
+                        return _Place(told, told.seq - 1, is_in_journal=True)
         except SessionError:
             pass  # it may be in memory
         return None
@@ -270,36 +272,36 @@ class CodeBlocks:
         for event in numbered(self._read()):
             is_number = event.t is PostEventType.post_code_block
             if is_number and cast(CodeBlockExtra, event.extra)["number"] == number:
-                return _Place(event, seq)
+                return _Place(event, seq, is_in_journal=False)
             seq = event.seq or seq
         return None
 
     def _events_of(self, place: _Place, *, with_output: bool) -> Generator[TaskWeaverEvent]:
         """Give the events of a block's post, from its number to its end."""
         yield place.told
-        for event in self._events_after(place.after, with_output=with_output):
+        for event in self._events_after(place, with_output=with_output):
             if event.post_id == place.told.post_id and event.seq != place.told.seq:
                 yield event
                 if event.t is PostEventType.post_end:
                     return
 
-    def _events_after(self, after: int, *, with_output: bool) -> Generator[TaskWeaverEvent]:
-        try:
-            reader = JournalReader(self._folder)
-        except SessionError:
-            yield from (event for event in self._read() if event.seq > after)
-            return
-        with reader:
-            yield from reader.events(after, with_output=with_output)
+    def _events_after(self, place: _Place, *, with_output: bool) -> Generator[TaskWeaverEvent]:
+        if place.is_in_journal:
+            with JournalReader(self._folder) as reader:
+                yield from reader.events(place.after, with_output=with_output)
+        else:
+            yield from (event for event in self._read() if event.seq > place.after)
 
     def _late_output(self, place: _Place) -> Generator[TaskWeaverEvent]:
-        try:
+        kind = SessionEventType.session_late_output
+        if place.is_in_journal:
             with JournalReader(self._folder) as reader:
-                for event in reader.events_of(SessionEventType.session_late_output):
-                    if _execution_of(event) == place.told.post_id:
-                        yield event
-        except SessionError:
-            return
+                events = reader.events_of(kind)
+                yield from (one for one in events if _execution_of(one) == place.told.post_id)
+        else:
+            for one in self._events_after(place, with_output=True):
+                if one.t is kind and _execution_of(one) == place.told.post_id:
+                    yield one
 
 
 def _execution_of(event: TaskWeaverEvent) -> PostId:

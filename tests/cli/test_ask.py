@@ -55,12 +55,10 @@ def test_the_answer_is_on_stdout_and_the_work_on_stderr(project: Path) -> None:
     assert done.stdout == "It is **7**.\n"
     assert done.returncode == 0
     for row in (
-        " ╭───< Planner >",
-        " ├─► [init_plan] 1. do it",
-        " ├─► [code] print('lucky', 7)",
+        " ╶─ Planner → CodeInterpreter: print seven",
+        " ╭─► [1] print('lucky', 7)",
         " │   lucky 7",
-        " ├─► [execution_status] SUCCESS",
-        " ╰──● sending message to User",
+        " ╰──● [1] ✔ done",
     ):
         assert row in done.stderr.splitlines()
     assert done.stderr.splitlines().count(" │   lucky 7") == 1
@@ -151,7 +149,7 @@ def test_on_a_terminal_code_is_seen_as_it_is_written_and_the_answer_is_drawn(
             lines = terminal.screen.all_lines
 
     assert exit_code == 0
-    start = lines.index(" ├─► [code]")
+    start = lines.index(" ╭─► [1]")
     assert lines[start + 1 : start + 3] == [" │   for n in range(3):", " │       print('n', n)"]
     assert b"\x1b[35mfor\x1b[0m" in terminal.screen.received
     assert any("Result" in line for line in lines[-6:])

@@ -31,7 +31,7 @@ def test_tab_completes_commands_files_and_names_of_the_kernel(
 ) -> None:
     (project / "unmistakable.csv").touch()
     chat.press("> very_special_name = 1\r")
-    chat.wait_for("SUCCESS")
+    chat.wait_for("✔ done")
 
     chat.press("> print(very_spec\t")
     chat.wait_for("print(very_special_name")
@@ -90,12 +90,12 @@ def test_the_demonstration_plays_to_its_end(open_chat: OpenChat) -> None:
     chat.press("/demo\r")
 
     chat.wait_for("making days [#")
-    chat.wait_for("sending message to User")
+    chat.wait_for("Done. I made up")
     chat.wait_for(PROMPT, times=3)
 
     lines = chat.screen.all_lines
     assert any("script" in line for line in lines)
-    assert " ├─► [execution_status] FAILURE" in lines
+    assert any(line.startswith(" ╰──● ✖ failed") for line in lines)
     assert any("NameError" in line and line.startswith(" │ !") for line in lines)
     chat.press("/artifacts\r")
     chat.wait_until(

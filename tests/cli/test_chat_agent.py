@@ -34,9 +34,8 @@ def test_shell_code_runs_only_when_approved(project: Path) -> None:
     with chatting(project, script) as (chat, _):
         chat.press("say hello\r")
         chat.wait_for("Run block 1? [y]es [n]o [e]dit [a]lways [p]attern [?]")
-        assert chat.screen.lines[-5:-1] == [
-            " ├─► [thought] so be it",
-            " ├─► [code] echo hello from shell",
+        assert chat.screen.lines[-4:-1] == [
+            " ╭─► [1 bash] echo hello from shell",
             " ├─► [approval] This runs only if you allow it. Shell commands cannot be",
             " │   checked before they run.",
         ]
@@ -162,6 +161,6 @@ def test_a_kernel_killed_in_a_round_is_told_and_the_chat_goes_on(project: Path) 
     with chatting(project, script) as (chat, _):
         chat.press("die\r")
 
-        chat.wait_for("[execution_status] DIED")
+        chat.wait_for("[1] ✖ kernel died")
         chat.wait_for(" │   alive again")
         chat.wait_for("It works again.")

@@ -13,7 +13,7 @@ from tests.support.chat_terminal import ChatTerminal, OpenChat, run_piped
 def test_names_of_the_kernel_are_offered_while_one_types(open_chat: OpenChat, columns: int) -> None:
     chat = open_chat(columns=columns)
     chat.press("> very_special_name, very_strange_name = 1, 2\r")
-    chat.wait_for("SUCCESS")
+    chat.wait_for("✔ done")
 
     chat.press("> very_s")
 
@@ -24,14 +24,14 @@ def test_names_of_the_kernel_are_offered_while_one_types(open_chat: OpenChat, co
     chat.wait_for(" │   42")
     offered = [line for line in chat.screen.lines if line.strip().startswith("very_")]
     assert not offered  # the menu is gone
-    assert any("SUCCESS" in line for line in chat.screen.lines)  # and no output with it
+    assert any("✔ done" in line for line in chat.screen.lines)  # and no output with it
 
 
 def test_commands_and_what_they_take_are_offered_and_talk_is_not_disturbed(
     chat: ChatTerminal,
 ) -> None:
     chat.press("/mo")
-    chat.wait_for("what a line without a prefix is")
+    chat.wait_for("what plain lines are")
     chat.press("de ")
     chat.wait_until(lambda: "python" in map(str.strip, chat.screen.lines), "the modes")
     chat.press("\x03please print")
@@ -58,7 +58,7 @@ def test_help_shows_how_something_is_called_and_where_it_is_from(
 ) -> None:
     chat = open_chat(columns=columns)
     chat.press("> import textwrap\r")
-    chat.wait_for("SUCCESS")
+    chat.wait_for("✔ done")
 
     chat.press("> textwrap.dedent?\r")
     chat.wait_for("textwrap.dedent(text)")

@@ -86,7 +86,7 @@ def test_nothing_of_ours_appears_in_the_folder(project: Path, open_chat: OpenCha
         ("> import os; print('in', os.getcwd())", f"in {project}"),
         ("! pwd", f" │   {project}"),
         ("/snapshot", "Variables are saved"),
-        ("/demo", "sending message to User"),
+        ("/demo", "I made up 180 days"),
         ("/save", "round(s) to"),
     ):
         chat.press(f"{line}\r")
@@ -287,7 +287,7 @@ def test_however_a_chat_ends_it_says_how_to_go_on_and_that_works(
 
 def test_a_reset_says_how_to_go_back(chat: ChatTerminal) -> None:
     chat.press("> 1\r")
-    chat.wait_for("SUCCESS")
+    chat.wait_for("✔ done")
     chat.press("/reset\r")
 
     chat.wait_for("continues the one before")
@@ -313,7 +313,7 @@ def test_a_session_whose_folder_is_gone_says_so(project: Path, tmp_path: Path) -
     other.mkdir()
     with ChatTerminal(project, "--cwd", str(other)) as chat:
         chat.press("> 1\r")
-        chat.wait_for("SUCCESS")
+        chat.wait_for("✔ done")
     other.rmdir()
 
     with ChatTerminal(project, "--resume", rows=40) as chat:

@@ -85,7 +85,7 @@ def test_displays_are_text_that_can_be_read(chat: ChatTerminal) -> None:
         "    def _repr_latex_(self): return r'$\\alpha^2$'\n"
         "display(Thing(), Other(), Formula(), JSON({'a': [1, 2]}), Latex('x_1'))\n"
     )
-    chat.wait_for("SUCCESS")
+    chat.wait_for("✔ done")
 
     lines = chat.screen.all_lines
     for line in ("only html", "only markdown", "α²", "{1 key}", "  a: [2 items]", "x₁"):

@@ -59,7 +59,7 @@ def picture(tmp_path: Path) -> Path:
 def shown(terminal: ChatTerminal, picture: Path) -> Iterator[ChatTerminal]:
     with terminal as chat:
         chat.press(SHOW.format(path=str(picture)))
-        chat.wait_for("SUCCESS")
+        chat.wait_for("✔ done")
         yield chat
 
 
@@ -210,7 +210,7 @@ def test_a_hostile_name_of_a_picture_drives_nothing(project: Path, name: str) ->
             f"print({name!r})\n"
         )
         chat.run(code)
-        chat.wait_for("SUCCESS")
+        chat.wait_for("✔ done")
 
     assert terminal.kitty_pictures == []
     assert b"\x1b]0;" not in terminal.raw
@@ -236,7 +236,7 @@ def test_a_figure_that_is_drawn_again_and_again_is_replaced_in_place(
         )
         chat.wait_until(lambda: b"48;2;10;10;200" in chat.screen.received, "the last figure")
         gate.touch()
-        chat.wait_for("SUCCESS")
+        chat.wait_for("✔ done")
 
         assert chat.count("▀" * 8) == 4
 
@@ -263,7 +263,7 @@ def test_in_a_real_tmux_there_are_blocks_and_its_title_stays(project: Path, pict
         keys = SHOW.format(path=str(picture)).removesuffix("\r")
         subprocess.run([*tmux, "send-keys", "-l", keys], check=True)
         subprocess.run([*tmux, "send-keys", "Enter"], check=True)
-        wait_until(lambda: "SUCCESS" in pane())
+        wait_until(lambda: "✔ done" in pane())
 
         assert pane().count(" │   " + "▀" * 40) == 10
         assert "Gi=31" not in pane("-S", "-")

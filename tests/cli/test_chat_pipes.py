@@ -101,7 +101,7 @@ def test_a_misused_command_says_how_it_is_meant(project: Path) -> None:
         "/export x.docx": "Let its name end in .ipynb, .md, .html, .zip",
         "/mode elf": "/mode agent|python|shell",
         "/expand x": "/expand [NUMBER]",
-        "/expand 9": "Nothing like that was collapsed",
+        "/expand 9": "There is no code in this session yet",
         "/auto maybe": "/auto on|next|off",
         "/approve perhaps": "/approve ask shell|ask all|deny|auto",
         "/approve": "asked before the agent runs shell commands",

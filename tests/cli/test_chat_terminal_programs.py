@@ -50,7 +50,7 @@ def test_a_full_screen_program_has_the_terminal_and_gives_it_back(
     chat.wait_for("key b'x'")
     chat.wait_for(r"key b'\x03'")
     chat.press("q")
-    chat.wait_for("FAILURE")
+    chat.wait_for("✖ failed")
     chat.wait_for_last_line(PROMPT)
 
     left = chat.screen.received.rpartition(b"\x1b[?1049h")[2]
@@ -80,7 +80,7 @@ def test_ctrl_c_is_the_programs_and_ends_only_that(chat: ChatTerminal) -> None:
     chat.wait_until(lambda: "begun" in chat.screen.lines, "begun alone on a line")
     chat.press("\x03")
 
-    chat.wait_for("CANCELLED")
+    chat.wait_for("■ cancelled")
     chat.press("! echo alive $((40+2))\r")
     chat.wait_for("alive 42")
 
@@ -123,7 +123,7 @@ def test_it_runs_where_the_shell_is_with_what_that_exports(
     folder.mkdir()
 
     chat.press(f"! cd {shlex.quote(str(folder))}; export MINE='a b'; local_one=5; false\r")
-    chat.wait_for("FAILURE")
+    chat.wait_for("✖ failed")
     chat.press('!! echo "[$MINE][$local_one][$MYAPP_MODE][$MY_API_KEY]"; pwd >here\r')
     chat.wait_for("[a b][][fine][]")
     wait_for_prompt(chat, 3)
@@ -135,7 +135,7 @@ def test_it_runs_where_the_shell_is_with_what_that_exports(
 
 def test_late_output_waits_until_the_program_has_ended(chat: ChatTerminal, program: str) -> None:
     chat.press("! (sleep 1; echo from behind) &\r")
-    chat.wait_for("SUCCESS")
+    chat.wait_for("✔ done")
     chat.press(f"!! {program}\r")
     chat.wait_for("full screen")
     chat.press("!")
@@ -181,7 +181,7 @@ def test_a_request_to_end_ends_the_program_too(chat: ChatTerminal) -> None:
 
 def test_a_program_amid_a_line_does_not_cost_that_line(chat: ChatTerminal) -> None:
     chat.press("!! printf 'no end'\r")
-    chat.wait_for("SUCCESS")
+    chat.wait_for("✔ done")
 
     assert "no end" in chat.screen.all_lines
 
@@ -190,7 +190,7 @@ def test_a_missing_folder_is_said(chat: ChatTerminal, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     chat.press(f"! cd {gone}; rmdir {gone}\r")
-    chat.wait_for("SUCCESS")
+    chat.wait_for("✔ done")
 
     chat.press("!! pwd\r")
 
@@ -239,7 +239,7 @@ def test_a_file_is_edited_in_vim(chat: ChatTerminal, tmp_path: Path) -> None:
     chat.press(f"!! vim -u NONE {path}\r")
     chat.wait_for("[New")
     chat.press("ihello\x1b:wq\r")
-    chat.wait_for("SUCCESS")
+    chat.wait_for("✔ done")
 
     assert path.read_text() == "hello\n"
 
@@ -260,7 +260,7 @@ def test_tab_completes_commands_paths_and_variables_of_the_shell(
     chat.press(
         f"! cd {shlex.quote(str(tmp_path))}; greet_them() {{ echo hello $1; }}; NAME_X=you\r"
     )
-    chat.wait_for("SUCCESS")
+    chat.wait_for("✔ done")
 
     chat.press("! greet_t\t")
     chat.wait_for("! greet_them")

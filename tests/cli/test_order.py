@@ -71,7 +71,7 @@ def run_in_pipe(project: Path, code: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_chat_shows_what_was_written_before_how_it_ended(chat: ChatTerminal) -> None:
     chat.press("> print('x', end=''); 1/0\r")
-    chat.wait_for("FAILURE")
+    chat.wait_for("✖ failed")
     rows = rows_of(chat)
 
     assert rows[0] == " │   x"
@@ -79,14 +79,14 @@ def test_a_chat_shows_what_was_written_before_how_it_ended(chat: ChatTerminal) -
     assert rows[-2] == " │ ! ZeroDivisionError: division by zero"
 
     chat.press("! printf 'a\\nb'; printf err >&2; false\r")
-    chat.wait_for("FAILURE", times=2)
+    chat.wait_for("✖ failed", times=2)
 
     assert rows_of(chat)[-5:] == [
         " │   a",
         " │   b",
         " │ ! err",
         " │ ! The command ended with exit code 1.",
-        " ╰──● FAILURE",
+        " ╰──● [2] ✖ failed",
     ]
 
 
@@ -94,12 +94,12 @@ def test_a_chat_shows_what_was_written_before_how_it_ended(chat: ChatTerminal) -
 def test_a_chat_updates_displays_and_clears_output(open_chat: OpenChat, columns: int) -> None:
     chat = open_chat(columns=columns)
     chat.run(REWRITES)
-    chat.wait_for("SUCCESS")
+    chat.wait_for("✔ done")
 
-    assert rows_of(chat) == [" │   '100 %'", " │   between", " ╰──● SUCCESS"]
+    assert rows_of(chat) == [" │   '100 %'", " │   between", " ╰──● [1] ✔ done"]
 
     chat.run(FRAMES)
-    chat.wait_for("SUCCESS", times=2)
+    chat.wait_for("✔ done", times=2)
     rows = rows_of(chat)[3:]
 
     assert rows[0] == " │   frame 4"
@@ -110,14 +110,14 @@ def test_a_chat_says_below_what_cannot_be_replaced_any_more(chat: ChatTerminal) 
     chat.run(
         "from IPython.display import display\n"
         "handle = display('old', display_id=True)\n"
-        "for n in range(100): print('row', n)\n"
+        "for n in range(18): print('row', n)\n"
         "handle.update('new')\n"
     )
-    chat.wait_for("SUCCESS")
+    chat.wait_for("✔ done")
     rows = rows_of(chat)
 
     assert rows[0] == " │   'old'"
-    assert rows[1:-2] == [f" │   row {n}" for n in range(100)]
+    assert rows[1:-2] == [f" │   row {n}" for n in range(18)]
     assert rows[-2] == " │   'new'"
 
 
@@ -129,19 +129,19 @@ def test_a_question_has_above_it_all_that_was_written(chat: ChatTerminal) -> Non
     lines = chat.screen.all_lines
     assert lines.index(" │   choice 2") < lines.index(" │   end")
     chat.press("1\r")
-    chat.wait_for("SUCCESS")
+    chat.wait_for("✔ done")
 
 
 def test_a_person_learns_that_variables_were_lost(chat: ChatTerminal) -> None:
     chat.press("> import os; os.kill(os.getpid(), 9)\r")
-    chat.wait_for("DIED")
+    chat.wait_for("✖ kernel died")
     chat.press("> print('fresh')\r")
-    chat.wait_for("SUCCESS")
+    chat.wait_for("✔ done")
     text = " ".join(row[5:] for row in rows_of(chat)).replace("  ", " ")
 
     assert "Its variables are lost" in text
     assert "[Restarted] The kernel was gone (killed by SIGKILL)" in text
-    assert text.index("[Restarted]") < text.index("fresh SUCCESS")
+    assert text.index("[Restarted]") < text.index("fresh [2] ✔ done")
 
 
 def test_pictures_logs_and_late_output_are_shown(open_chat: OpenChat, project: Path) -> None:
@@ -153,14 +153,14 @@ def test_pictures_logs_and_late_output_are_shown(open_chat: OpenChat, project: P
         "display(Image(data=base64.b64decode('iVBORw0KGgo='), format='png'))\n"
         + UNTIL_GATE.format(gate=str(gate))
     )
-    chat.wait_for("SUCCESS")
+    chat.wait_for("✔ done")
     gate.touch()
     chat.wait_for(" ┊   late at last")
 
     [picture] = [row for row in rows_of(chat) if "[Picture] " in row]
     assert Path(picture.partition("[Picture] ")[2]).read_bytes() == b"\x89PNG\r\n\x1a\n"
     assert not chat.count("artifact_paths")
-    assert chat.count("late output of exec(open(")
+    assert chat.count("late output of [1] exec(open(")
 
 
 def test_a_piped_chat_keeps_the_order_and_names_late_output(project: Path) -> None:

@@ -15,7 +15,12 @@ from taskweaver_ext.console.rows import Painter
 from taskweaver_ext.console.transcript import Transcript
 from taskweaver_ext.conversation import AttachmentType, RoundId
 from taskweaver_ext.events.emitter import PostEventProxy, SessionEventEmitter
-from taskweaver_ext.events.types import SessionEventType
+from taskweaver_ext.events.types import (
+    EventScope,
+    PostEventType,
+    SessionEventType,
+    TaskWeaverEvent,
+)
 from taskweaver_ext.streaming.exec_panel import ExecPanel
 from taskweaver_ext.streaming.exec_widget import ExecWidget
 
@@ -35,10 +40,9 @@ DECISION = {
 
 
 @pytest.fixture
-def transcript() -> Iterator[Transcript]:
-    transcript = Transcript(72, 20, Painter(has_color=False))
-    yield transcript
-    transcript.close()
+def transcript() -> Transcript:
+    """One that shows everything."""
+    return Transcript(72, 20, Painter(has_color=False), is_verbose=True)
 
 
 @pytest.fixture
@@ -76,7 +80,7 @@ def test_a_post_looks_as_promised_and_output_appears_when_it_happens(
     ]
     assert transcript.pop_rows() == [
         " │   Done",
-        " ├─► [execution_status] SUCCESS",
+        " ├─► ✔ done",
         " ╰──● sending message to Planner",
     ]
 
@@ -107,10 +111,11 @@ def test_the_panel_shows_program_contract_code_and_timings(
     table = rows.index(" ├─► [contract] 2 files promised")
     assert rows[table + 1].startswith(" │   a.csv      text/csv ")
     assert rows[table + 2].startswith(" │   chart.png  image/png")
-    assert rows[-7:] == [
+    assert rows[-8:] == [
         " ├─► [code]",
         " │   for _ in range(2):",
         " │       print('hello')",
+        " ├─► [output]",
         " │   hello",
         " │   hello",
         " │   (written in 1.0 s, ran in 1.0 s)",
@@ -137,8 +142,8 @@ def test_code_that_replaces_other_code_is_shown_as_new(
     assert transcript.pop_rows() == [
         " ╭───< CodeInterpreter >",
         " ├─► [code] draft()",
-        " ├─► [new code] first()",
-        " ├─► [new code] edited()",
+        " ├─► [code, changed] first()",
+        " ├─► [code, changed] edited()",
         " ╰──●",
     ]
 
@@ -296,7 +301,7 @@ def test_code_that_needs_approval_is_seen_in_full_and_once(
 
     assert transcript.pop_rows() == [
         " ╭───< CodeInterpreter >",
-        " ├─► [code]",
+        " ├─► [code bash]",
         " │   cd /",
         " │   ls",
         " ├─► [approval] This runs only if you allow it. It is bash code.",
@@ -314,7 +319,7 @@ def test_what_the_user_runs_needs_no_introduction(
     post.update_attachment("SUCCESS", AttachmentType.execution_status)
     post.end()
 
-    assert transcript.pop_rows() == [" │   2", " ╰──● SUCCESS"]
+    assert transcript.pop_rows() == [" │   2", " ╰──● ✔ done"]
 
 
 def test_what_the_user_says_is_not_repeated(
@@ -369,22 +374,6 @@ def test_text_of_models_and_roles_cannot_drive_the_terminal(
     shown = "\n".join([*transcript.pop_rows(), *live])
     assert [part for part in ("Role", "busy", "t", "s", "m", "To") if part not in shown] == []
     assert set("\x1b\x9b\x07") & set(shown) == set()
-
-
-def test_only_the_last_collapsed_outputs_are_kept(
-    transcript: Transcript, emitter: SessionEventEmitter
-) -> None:
-    post = emitter.create_post_proxy("CodeInterpreter")
-    for number in range(8):
-        text = f"{number}\n" * 500
-        post.emit_execution_output("stdout", text, ExecutionId(f"e{number}"))
-    post.end()
-
-    assert transcript.expand(1) is None
-    assert transcript.expand(4) is not None
-    newest = transcript.expand(None)
-    assert newest is not None
-    assert newest is transcript.expand(8)
 
 
 def write_late(
@@ -444,21 +433,19 @@ def test_a_late_progress_bar_is_shown_once_it_is_complete(
     assert transcript.pop_rows()[1:] == [" ┊ ! 100 %"]
 
 
-def test_a_late_flood_is_collapsed_and_can_be_expanded(
+def test_of_a_late_flood_the_beginning_is_shown(
     transcript: Transcript, emitter: SessionEventEmitter
 ) -> None:
     post = emitter.create_post_proxy("User")
+    tell_number(post, 3)
     post.end()
 
     for number in range(1000):
         write_late(emitter, post, "stdout", f"{number}\n")
     rows = transcript.pop_rows()
 
-    assert rows[200] == " ┊   199"
-    assert rows[201:] == [" ┊   ⋯ more lines come; /expand 1 shows them"]
-    hidden = transcript.expand(1)
-    assert hidden is not None
-    assert [*hidden.rows(72, transcript.painter)][-1] == [" │   999"]
+    assert rows[:2] == [" ╭╌╌╌< late output of [3] User >", " ┊   0"]
+    assert rows[20:] == [" ┊   19", " ┊   ⋯ more lines come: /expand 3"]
 
 
 def test_only_so_many_ended_posts_are_known_by_what_they_ran(
@@ -473,3 +460,168 @@ def test_only_so_many_ended_posts_are_known_by_what_they_ran(
     write_late(emitter, first, "stdout", "late\n")
 
     assert transcript.pop_rows() == [f" ╭╌╌╌< late output of {first.post.id} >", " ┊   late"]
+
+
+@pytest.fixture
+def brief(emitter: SessionEventEmitter) -> Iterator[Transcript]:
+    """One that shows what a person needs, and follows the same round."""
+    brief = Transcript(72, 20, Painter(has_color=False))
+    with emitter.subscribe(brief):
+        yield brief
+
+
+def tell_number(post: PostEventProxy, number: int, *, part: int = 0, code: str = "") -> None:
+    post.emitter.emit(
+        TaskWeaverEvent(
+            EventScope.post,
+            PostEventType.post_code_block,
+            post.round_id,
+            post.post.id,
+            code,
+            {"number": number, "language": "python", "by": "agent", "part": part},
+        )
+    )
+
+
+def write_plan(emitter: SessionEventEmitter, plan: str, message: str) -> None:
+    post = emitter.create_post_proxy("Planner")
+    post.update_attachment("because", AttachmentType.plan_reasoning)
+    post.update_attachment(plan, AttachmentType.init_plan)
+    post.update_attachment(plan, AttachmentType.plan)
+    post.update_attachment("1. do", AttachmentType.current_plan_step)
+    post.update_attachment("InProcess", AttachmentType.stop)
+    post.update_send_to("CodeInterpreter")
+    post.update_message(message)
+    post.end()
+
+
+def run_code(emitter: SessionEventEmitter, code: str, output: str, status: str = "SUCCESS") -> None:
+    post = emitter.create_post_proxy("CodeInterpreter")
+    post.update_attachment("I will", AttachmentType.thought)
+    tell_number(post, 2)
+    post.update_attachment("python", AttachmentType.reply_type)
+    post.update_attachment(code, AttachmentType.reply_content)
+    post.update_attachment("CORRECT", AttachmentType.verification)
+    if output:
+        post.emit_execution_output("stdout", output)
+    post.update_attachment(status, AttachmentType.execution_status)
+    post.update_attachment("what came of it", AttachmentType.execution_result)
+    post.update_send_to("Planner")
+    post.update_message("The planner is told at length.")
+    post.end()
+
+
+def test_an_answer_in_one_step_is_code_output_and_answer(
+    brief: Transcript, emitter: SessionEventEmitter
+) -> None:
+    write_plan(emitter, "1. compute\n2. report to the User", "Compute it.\nWith care.")
+    run_code(emitter, "print(6 * 7)", "42\n")
+    last = emitter.create_post_proxy("Planner")
+    last.update_attachment("1. compute", AttachmentType.plan)
+    last.update_send_to("User")
+    last.update_message("It is 42.")
+    last.end()
+
+    assert brief.pop_rows() == [
+        " ╶─ Planner → CodeInterpreter: Compute it.",
+        " ╭─► [2] print(6 * 7)",
+        " │   42",
+        " ╰──● [2] ✔ done",
+        "",
+        "It is 42.",
+        "",
+    ]
+
+
+def test_code_of_several_lines_is_set_apart_from_its_output(
+    brief: Transcript, emitter: SessionEventEmitter
+) -> None:
+    run_code(emitter, "x = 1\nprint(x)", "1\n")
+    run_code(emitter, "x = 2\ny = 3", "")
+
+    assert brief.pop_rows() == [
+        " ╭─► [2]",
+        " │   x = 1",
+        " │   print(x)",
+        " ├─► [output]",
+        " │   1",
+        " ╰──● [2] ✔ done",
+        " ╭─► [2]",
+        " │   x = 2",
+        " │   y = 3",
+        " ╰──● [2] ✔ done",
+    ]
+
+
+def test_a_plan_of_several_steps_is_shown_once(
+    brief: Transcript, emitter: SessionEventEmitter
+) -> None:
+    steps = "1. load\n2. plot\n3. report"
+    write_plan(emitter, steps, "Load it.")
+    write_plan(emitter, steps, "Plot it.")
+
+    assert brief.pop_rows() == [
+        " ╭─► [plan] 1. load",
+        " │   2. plot",
+        " │   3. report",
+        " ╰──●",
+        " ╶─ Planner → CodeInterpreter: Load it.",
+        " ╶─ Planner → CodeInterpreter: Plot it.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("SUCCESS", "✔ done"),
+        ("FAILURE", "✖ failed"),
+        ("TIMEOUT", "✖ timed out"),
+        ("DIED", "✖ kernel died"),
+        ("CANCELLED", "■ cancelled"),
+        ("REFUSED", "■ refused"),
+        ("NONE", "○ not run"),
+    ],
+)
+def test_how_code_ended_is_seen_at_a_glance(
+    brief: Transcript, emitter: SessionEventEmitter, told: str, shown: str
+) -> None:
+    run_code(emitter, "go()", "out\n", told)
+
+    assert brief.pop_rows()[-1] == f" ╰──● [2] {shown}"
+
+
+@pytest.mark.parametrize(("role", "count"), [("User", 20), ("CodeInterpreter", 10)])
+def test_more_of_ones_own_output_stays_than_of_the_agents(
+    brief: Transcript, emitter: SessionEventEmitter, role: str, count: int
+) -> None:
+    post = emitter.create_post_proxy(role)
+    tell_number(post, 5)
+    post.emit_execution_output("stdout", "".join(f"{n}\n" for n in range(100)))
+    post.update_attachment("SUCCESS", AttachmentType.execution_status)
+    post.update_send_to("Planner")
+    post.end()
+
+    rows = brief.pop_rows()
+    assert f" │   ⋯ {100 - count} more lines: /expand 5" in rows
+    assert sum(row.startswith(" │   ") for row in rows) == count + 1
+
+
+def test_code_that_an_answer_proposes_is_offered_below_it(
+    brief: Transcript, emitter: SessionEventEmitter
+) -> None:
+    post = emitter.create_post_proxy("Planner")
+    post.update_send_to("User")
+    post.update_message("Try it.")
+    post.end()
+    tell_number(post, 4, part=1, code="x = 1\ny = 2")
+
+    assert brief.pop_rows()[-1] == " [4] ○ not run: /run 4, /edit 4  python: x = 1"
+
+
+def test_numbers_of_another_session_are_not_shown(
+    brief: Transcript, emitter: SessionEventEmitter
+) -> None:
+    brief.has_numbers = False
+    run_code(emitter, "print(1)", "1\n")
+
+    assert brief.pop_rows() == [" ╭─► [code] print(1)", " │   1", " ╰──● ✔ done"]
