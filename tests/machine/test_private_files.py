@@ -32,6 +32,7 @@ MAY_MAKE = {
     "ces/kernels/sandbox/running_sandbox.py": "inside a temporary folder that is private",
     "ces/kernels/gateway/shared_gateway.py": "closes its folder to others itself",
     "ces/kernels/container/program_site.py": "inside a temporary folder that is private",
+    "server/files_api.py": "files of the person, in their working folder, as they would make them",
 }
 """Modules that make some all the same, and why nobody else can look into them, or may."""
 
