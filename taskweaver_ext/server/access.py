@@ -18,7 +18,7 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
@@ -144,6 +144,8 @@ class AccessGate:
             if self._rules.token and not self._rules.is_token(query["token"]):
                 return answer_to(RefusedError(401, "wrong_token", "That token is not the one."))
             return self._entrance(query)
+        if is_page and problem is not None:  # a person reads it
+            return PlainTextResponse(f"{problem}\n", problem.status)
         return None if problem is None else answer_to(problem)
 
     def _entrance(self, query: Mapping[str, str]) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
@@ -19,12 +20,13 @@ from taskweaver_ext.ces.execution.files_beneath import (
     opened_folder,
     path_parts,
 )
+from taskweaver_ext.errors import SessionError
 from taskweaver_ext.server import api
 from taskweaver_ext.server.failures import RefusedError
 from taskweaver_ext.server.limits import refuse_large, too_large
 from taskweaver_ext.server.routes import Call, Operation
 from taskweaver_ext.server.safe_content import file_response
-from taskweaver_ext.server.served_sessions import ServedSessions
+from taskweaver_ext.server.served_sessions import ServedSession, ServedSessions
 
 _MAX_NAME_BYTES = 255
 _NANOSECONDS = 1e9
@@ -105,19 +107,22 @@ class FilesApi:
         """Write a file as it comes; it is there once it is whole."""
         assert call.request is not None
         refuse_large(call.request, self._max_upload)
-        folder = await run_in_threadpool(self._folder, call)
+        served = await run_in_threadpool(self._sessions.find, call.session_id)
+        folder = await run_in_threadpool(lambda: served.cwd)
         path = call.path["path"]
         try:
             upload = await run_in_threadpool(_Upload, folder, path)
             try:
                 await upload.receive(call.request.stream(), self._max_upload)
-                return await run_in_threadpool(upload.finish)
+                written = await run_in_threadpool(upload.finish)
             finally:
                 await run_in_threadpool(upload.discard)
         except OSError as error:
             raise _refused(error, path) from None
         except ClientDisconnect:
             raise RefusedError(400, "incomplete", "The file did not come whole.") from None
+        await run_in_threadpool(_tell, served, folder / path)
+        return written
 
     def remove(self, call: Call) -> None:
         """Remove a file."""
@@ -132,6 +137,13 @@ class FilesApi:
 
     def _folder(self, call: Call) -> Path:
         return self._sessions.find(call.session_id).cwd
+
+
+def _tell(served: ServedSession, path: Path) -> None:
+    """Have a session that runs say that it has a file, to people and to the agent."""
+    with contextlib.suppress(SessionError):  # it has just been stopped
+        if served.session is not None:
+            served.session.add_files([path])
 
 
 class _Upload:

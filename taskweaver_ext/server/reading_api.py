@@ -132,16 +132,13 @@ class ReadingApi:
             return (one for one in served.events() if one.seq <= cursor.seq)
 
         query: api.BlockQuery = call.query
-        blocks = [
-            _plain(block)
-            for number, block in enumerate(read_blocks(read, max_chars=query.max_chars))
-            if number >= query.skip
-        ]
-        return api.BlockList(
-            blocks=blocks[: query.limit],
-            total=query.skip + len(blocks),
-            cursor=str(cursor),
-        )
+        blocks: list[dict[str, Any]] = []
+        total = 0
+        for block in read_blocks(read, max_chars=query.max_chars):
+            if query.skip <= total < query.skip + query.limit:
+                blocks.append(_plain(block))
+            total += 1
+        return api.BlockList(blocks=blocks, total=total, cursor=str(cursor))
 
     def record(self, call: Call) -> api.RecordPart:
         """Return whole characters of a range of bytes."""

@@ -41,7 +41,6 @@ def test_without_the_token_nothing_is_done(server: ServerProcess, headers: dict[
     headers = {name: value.replace("PORT", port) for name, value in headers.items()}
 
     for method, path in [
-        ("GET", ""),
         ("GET", "output.css"),
         ("POST", "api/v1/sessions"),
         ("GET", "api/v1/sessions"),
@@ -50,6 +49,8 @@ def test_without_the_token_nothing_is_done(server: ServerProcess, headers: dict[
     ]:
         response = httpx.request(method, server.url + path, headers=headers)
         assert code_of(response) == (401, "no_token"), path
+    page = httpx.get(server.url, headers=headers)
+    assert (page.status_code, "address that it printed" in page.text) == (401, True)
     assert server.get("sessions")["total"] == len(server.get("sessions")["sessions"])
 
 

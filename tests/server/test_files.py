@@ -44,6 +44,8 @@ def test_a_file_goes_up_and_comes_down_as_it_was(server: ServerProcess) -> None:
     assert events[-1]["extra"]["state"] == "finished"
     assert down.content == content
     assert down.headers["content-disposition"].startswith("attachment")
+    with server.socket(session) as told:
+        assert told.event("session_files_added")["extra"]["files"] == [name]
     assert [one["path"] for one in server.get(files)["files"]] == [name]
     assert server.http.delete(f"{files}/{name}").status_code == 204
     assert server.get(files)["files"] == []
