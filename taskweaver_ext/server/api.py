@@ -9,6 +9,7 @@ status of 400 and above. A request carries `Authorization: Bearer TOKEN`, or the
     GET     server                              project, model, kernel mode, version, limits
     GET     metrics                             numbers for Prometheus
     POST    render                              Markdown, code, terminal text, LaTeX or HTML as HTML
+    GET     words.css                           the colours of words in that
 
     GET     sessions                            running and saved ones: search, limit
     POST    sessions                            make one; 201
@@ -29,8 +30,10 @@ status of 400 and above. A request carries `Authorization: Bearer TOKEN`, or the
 
     GET     sessions/{id}/blocks                the session read back: messages, cells, notices
     GET     sessions/{id}/records/{execution}   what code wrote: a range of bytes of one stream
+    GET     sessions/{id}/records/{execution}/whole     all of it, as a file
     GET     sessions/{id}/records/{execution}/search    lines of it that hold a text
     GET     sessions/{id}/displays/{seq}        a part of a display, by the number of its event
+    GET     sessions/{id}/artifacts/{seq}       a file that code made, by the number of its event
     GET     sessions/{id}/files                 the working folder
     GET     sessions/{id}/files/{path}          one file of it
     PUT     sessions/{id}/files/{path}          upload one: the body is the file
@@ -50,6 +53,10 @@ stream stays open, and goes on when the session does.
 
 *SSE*: the id of each is its `EPOCH:SEQ`, so that EventSource goes on by itself; with
 `follow=false` it ends with the newest event. A comment comes every 15 s.
+
+*Settings* of a session (approval, what is sent to the agent by itself) are commands too:
+`POST commands` with `{"command": "set_approval", "fields": {"mode": "ask"}}`; the session's events
+and `GET sessions/{id}` say how they stand.
 
 *WebSocket* (`ws://…/api/v1/sessions/{id}/events?after=…`): each message is one JSON object, told
 apart by its first key. `{"protocol":1,"session_id":"…","epoch":3}` comes first, and again when the

@@ -266,3 +266,15 @@ def test_a_busy_kernel_can_be_looked_into(server: ServerProcess) -> None:
     assert known["value"] == "42"
     wrong = server.http.post(f"{path}/completions", json={"code": "a", "cursor": 2})
     assert wrong.status_code == 400
+
+
+def test_a_setting_is_changed_for_all_that_look(server: ServerProcess) -> None:
+    session = server.make_session()
+    with server.socket(session) as events:
+        changed = {"command": "set_approval", "fields": {"mode": "deny", "scope": "all"}}
+        assert server.post(f"sessions/{session}/commands", **changed)["reply"] == "done"
+        told = events.until(lambda one: one.get("extra", {}).get("approval") == "deny")
+
+    assert told["event"] == "session_settings"
+    settings = server.get(f"sessions/{session}")["settings"]
+    assert (settings["approval"], settings["approval_scope"]) == ("deny", "all")
