@@ -79,11 +79,13 @@ class EventSource(Response):
         sending = asyncio.ensure_future(self._send_all(send))
         leaving = asyncio.ensure_future(_disconnected(receive))
         self._served.client_count += 1
-        try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._served.client_count -= 1
-            await _end(sending, leaving)
+        # A client that takes nothing is cancelled when the server ends, which is no failure.
+        with contextlib.suppress(asyncio.CancelledError):
+            try:
+                await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self._served.client_count -= 1
+                await _end(sending, leaving)
 
     async def _send_all(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -142,11 +144,12 @@ class EventSocket:
         self._served.client_count += 1
         sending = asyncio.ensure_future(self._send_all())
         receiving = asyncio.ensure_future(self._receive_all())
-        try:
-            await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._served.client_count -= 1
-            await _end(sending, receiving)
+        with contextlib.suppress(asyncio.CancelledError):
+            try:
+                await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self._served.client_count -= 1
+                await _end(sending, receiving)
 
     async def _send_all(self) -> None:
         after = self._after
