@@ -16,7 +16,8 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.kernels.modes import KERNEL_MODES
 from taskweaver_ext.ces.programs.languages import language_from_settings
 from taskweaver_ext.closing import Closeable
-from taskweaver_ext.config import settings as configuration
+from taskweaver_ext.config.folders import current_folder
+from taskweaver_ext.config.loading import load
 from taskweaver_ext.config.settings import Config, ReplyForm, TracingConfig
 from taskweaver_ext.errors import ConfigError, SessionError
 from taskweaver_ext.events.dispatcher import MAX_KEPT_BYTES
@@ -248,7 +249,7 @@ class TaskWeaverApp(Closeable):
         Raises:
             ConfigError: Some settings cannot be used.
         """
-        self.config = configuration.load(
+        self.config = load(
             app_dir,
             overrides=config,
             arguments=arguments,
@@ -344,7 +345,7 @@ class TaskWeaverApp(Closeable):
         mode = KERNEL_MODES[self.config.execution_service.kernel_mode]
         here = None
         if self.config.session.cwd == "here" and mode.starts_here:
-            here = configuration.current_folder()
+            here = current_folder()
         return FolderWish(
             cwd=None if cwd is None else Path(cwd).expanduser(),
             here=here,

@@ -18,7 +18,7 @@ from scripts.benchmarks.rows import LOCAL, OURS, Row, at_least, at_most, interle
 from taskweaver_ext import Environment, EnvMode
 from taskweaver_ext.ces.kernels.container.engine import EngineError, shared_engine
 from taskweaver_ext.ces.kernels.container.image import DEFAULT_IMAGE, build_image
-from taskweaver_ext.config.settings import load_execution_service
+from taskweaver_ext.config.loading import load_execution_service
 
 _PRINTS = 200_000
 _MEGABYTES = 100

@@ -58,12 +58,9 @@ from taskweaver_ext.ces.sessions.variables import (
 )
 from taskweaver_ext.closing import Closeable
 from taskweaver_ext.config import variables
+from taskweaver_ext.config.loading import load_execution_service, load_sandbox
 from taskweaver_ext.config.sandbox import SandboxSettings
-from taskweaver_ext.config.settings import (
-    ExecutionServiceConfig,
-    load_execution_service,
-    load_sandbox,
-)
+from taskweaver_ext.config.settings import ExecutionServiceConfig
 from taskweaver_ext.errors import ConfigError, SessionError
 from taskweaver_ext.machine.child_environment import EnvironmentRules, rules_of
 from taskweaver_ext.machine.forks import not_in_forks

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.chat.introduction import CODE_RUNS_IN_FULL, introduction
-from taskweaver_ext.config.settings import find_app_dir
+from taskweaver_ext.config.folders import find_app_dir
 from taskweaver_ext.demo import make_demo_app
 from taskweaver_ext.session.saved import find_session
 from taskweaver_ext.session.session import Session

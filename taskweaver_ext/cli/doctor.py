@@ -24,8 +24,10 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.sandbox.sandbox import find_gaps_of_guard, probe
 from taskweaver_ext.cli.language_table import summarise_languages
 from taskweaver_ext.cli.options import project_option
-from taskweaver_ext.config import settings as config
+from taskweaver_ext.config.folders import FILE_NAME
+from taskweaver_ext.config.loading import find_execution_service, load
 from taskweaver_ext.config.sandbox import PROTECTIONS
+from taskweaver_ext.config.settings import EnvMode
 from taskweaver_ext.errors import ConfigError, TaskWeaverError
 from taskweaver_ext.llm.model_settings import ModelSettings
 from taskweaver_ext.machine.child_environment import (
@@ -114,7 +116,7 @@ def _clean(project: Path | None, as_json: bool) -> int:
 
     containers, problem = [], ""
     try:
-        service = config.find_execution_service(project)
+        service = find_execution_service(project)
         containers = remove_leftovers(shared_engine(service.engine_url))
     except EngineError as error:
         problem = str(error)
@@ -136,7 +138,7 @@ def _clean(project: Path | None, as_json: bool) -> int:
 def _check_sessions(project: Path | None) -> Finding:
     """Say how much room the folders of sessions take."""
     try:
-        workspace = config.load(project).workspace
+        workspace = load(project).workspace
     except ConfigError as error:
         return Finding("warning", str(error))
     folders = session_folders(workspace.workspace_path)
@@ -185,7 +187,7 @@ def _check_disk() -> Finding:
 def _check_ipykernel(project: Path | None) -> Finding:
     environment = child_environment()
     try:
-        configured = config.find_execution_service(project).python
+        configured = find_execution_service(project).python
         python = find_python(configured, Path.cwd(), environment)
     except TaskWeaverError as missing:
         return Finding("failed", str(missing), "set execution_service.python to one that is there")
@@ -264,7 +266,7 @@ def _check_docker(project: Path | None) -> Finding:
     from taskweaver_ext.ces.kernels.container.image import DEFAULT_IMAGE
 
     try:
-        service = config.find_execution_service(project)
+        service = find_execution_service(project)
     except ConfigError as error:
         return Finding("warning", str(error))
     address = service.engine_url
@@ -306,8 +308,8 @@ def _no_docker(detail: str, address: str, trouble: Trouble = "absent") -> Findin
 
 def _check_isolation(project: Path | None) -> Finding:
     """Say where code of an agent runs, and what stands between it and this machine."""
-    mode = config.find_execution_service(project).kernel_mode
-    if mode is not config.EnvMode.Local:
+    mode = find_execution_service(project).kernel_mode
+    if mode is not EnvMode.Local:
         return Finding("ok", f"code of sessions runs in mode {mode.value}")
     detail = "code of sessions runs locally, with your rights"
     advice = (
@@ -320,7 +322,7 @@ def _check_isolation(project: Path | None) -> Finding:
 def _check_variables(project: Path | None) -> Finding:
     """Say which variables are kept from code and programs, and why; never what they hold."""
     try:
-        service = config.find_execution_service(project)
+        service = find_execution_service(project)
     except ConfigError as error:
         return Finding("warning", str(error))
     code = _describe_withheld(withheld_variables(rules_of(service)))
@@ -343,13 +345,13 @@ def _describe_withheld(withheld: Mapping[str, str]) -> str:
 
 def _check_model(project: Path | None) -> Finding:
     try:
-        llm = config.load(project).llm
+        llm = load(project).llm
         settings = ModelSettings.from_mapping(llm.settings)
     except ConfigError as error:
-        return Finding("warning", str(error), f"correct {config.FILE_NAME} or the environment")
+        return Finding("warning", str(error), f"correct {FILE_NAME} or the environment")
     detail = f"{settings.api_type} {settings.model}, key {'set' if llm.has_api_key else 'not set'}"
     # An address of one's own, such as vLLM's, may need no key.
     if llm.has_api_key or settings.api_base or settings.api_type in ("ollama", "local"):
         return Finding("ok", detail)
-    advice = f"set llm.api_key in {config.FILE_NAME}, or LLM_API_KEY; running code needs none"
+    advice = f"set llm.api_key in {FILE_NAME}, or LLM_API_KEY; running code needs none"
     return Finding("warning", detail, advice)

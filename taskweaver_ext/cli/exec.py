@@ -34,7 +34,7 @@ from taskweaver_ext.cli.language_table import describe_languages
 from taskweaver_ext.cli.run_view import Completion, JsonView, PlainView
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
-from taskweaver_ext.config.settings import find_variable_names, load_execution_service
+from taskweaver_ext.config.loading import find_variable_names, load_execution_service
 from taskweaver_ext.errors import TaskWeaverError
 from taskweaver_ext.machine.owned_folders import disown_folder, make_owned_folder
 

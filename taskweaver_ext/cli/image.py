@@ -10,7 +10,7 @@ from taskweaver_ext.ces.kernels.container.image import (
     DEFAULT_IMAGE,
     build_image,
 )
-from taskweaver_ext.config import settings as config
+from taskweaver_ext.config.loading import find_execution_service
 from taskweaver_ext.errors import KernelStartError
 
 
@@ -45,7 +45,7 @@ def build(tag: str, base: str, packages: tuple[str, ...], offline: bool) -> None
     Without a registry that answers, it is built on the Python that runs this command.
     """
     try:
-        engine = shared_engine(config.find_execution_service().engine_url)
+        engine = shared_engine(find_execution_service().engine_url)
     except EngineGoneError as error:
         raise KernelStartError(f"{error}. {error.advice}, then try again.") from error
     build_image(

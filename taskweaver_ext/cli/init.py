@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from taskweaver_ext.config.settings import FILE_NAME
+from taskweaver_ext.config.folders import FILE_NAME
 from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.machine.private_files import write_private
 

@@ -13,7 +13,7 @@ import click
 from taskweaver_ext.chat.exit_codes import EXIT_INTERRUPTED
 from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.config.data_files import read_json
-from taskweaver_ext.config.settings import FILE_NAME
+from taskweaver_ext.config.folders import FILE_NAME
 from taskweaver_ext.errors import ConfigError, ModelError
 from taskweaver_ext.llm.fetch import (
     QWEN_CODER,

@@ -22,8 +22,8 @@ from taskweaver_ext.cli.project_log import logging_to_project
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.cli.standard_input import StandardInput, is_terminal
-from taskweaver_ext.config import settings as config
 from taskweaver_ext.config import variables
+from taskweaver_ext.config.settings import Config
 from taskweaver_ext.console.chat import ConsoleChat
 from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.markdown_use import MarkdownUse
@@ -76,7 +76,7 @@ def _is_interactive() -> bool:
     return is_terminal and not variables.has_simple_terminal()
 
 
-def _chat_on_terminal(source: ProjectSessions, settings: config.Config, resume: Resumption) -> int:
+def _chat_on_terminal(source: ProjectSessions, settings: Config, resume: Resumption) -> int:
     history_path = settings.history_file
     chat = ConsoleChat(
         source,
@@ -93,13 +93,13 @@ def _chat_on_terminal(source: ProjectSessions, settings: config.Config, resume: 
         return chat.run(signals.pass_to)
 
 
-def _depth_for_pictures(settings: config.Config) -> ColorDepth:
+def _depth_for_pictures(settings: Config) -> ColorDepth:
     has_blocks = fit("▀", sys.stdout.encoding) == "▀"
     is_wanted = settings.console.pictures != "off" and has_blocks
     return variables.color_depth() if is_wanted else "none"
 
 
-def _markdown_use(settings: config.Config) -> MarkdownUse:
+def _markdown_use(settings: Config) -> MarkdownUse:
     console = settings.console
     return MarkdownUse(console.markdown_agent, console.markdown_python, console.markdown_shell)
 

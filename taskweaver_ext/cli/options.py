@@ -38,6 +38,6 @@ def cwd_option(help_text: str) -> Callable[[_Command], _Command]:
 
 def workspace_of(project: Path | None) -> Path:
     """Where the sessions of a project are; raises ConfigError."""
-    from taskweaver_ext.config import settings
+    from taskweaver_ext.config.loading import load
 
-    return settings.load(project).workspace.workspace_path
+    return load(project).workspace.workspace_path

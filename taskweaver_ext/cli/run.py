@@ -23,7 +23,8 @@ from taskweaver_ext.cli.run_view import Completion, JsonView, PlainView
 from taskweaver_ext.cli.screen import Screen
 from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.cli.standard_input import StandardInput, is_terminal
-from taskweaver_ext.config.settings import current_folder, find_variable_names
+from taskweaver_ext.config.folders import current_folder
+from taskweaver_ext.config.loading import find_variable_names
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.machine.child_environment import rules_of
 from taskweaver_ext.machine.owned_folders import disown_folder, make_owned_folder

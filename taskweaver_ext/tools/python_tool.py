@@ -18,7 +18,7 @@ from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.events import LateOutput
 from taskweaver_ext.ces.sessions.turns import Turns
 from taskweaver_ext.closing import Closeable
-from taskweaver_ext.config import settings as config
+from taskweaver_ext.config.folders import FILE_NAME, find_app_dir, home_folder
 from taskweaver_ext.errors import KernelDiedError, KernelError, SessionError
 from taskweaver_ext.machine.owned_folders import GivenFolder
 from taskweaver_ext.tools.late_cells import LateCells, OnLateOutput
@@ -340,8 +340,8 @@ def _module_folders(cwd: Path) -> tuple[Path, ...]:
 
     A folder is a project's only if there is a configuration file, because what is in it runs.
     """
-    folders = [config.home_folder() / "modules"]
-    project = config.find_app_dir(cwd)
-    if (project / config.FILE_NAME).is_file():
+    folders = [home_folder() / "modules"]
+    project = find_app_dir(cwd)
+    if (project / FILE_NAME).is_file():
         folders.append(project / "modules")
     return tuple(folders)

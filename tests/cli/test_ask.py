@@ -7,7 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from taskweaver_ext.config.settings import FILE_NAME
+from taskweaver_ext.config.folders import FILE_NAME
 from taskweaver_ext.events.event_json import event_from_json
 from taskweaver_ext.events.types import TaskWeaverEvent
 from tests.support.chat_terminal import environ

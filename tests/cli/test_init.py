@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from taskweaver_ext.config import settings as config
+from taskweaver_ext.config.folders import FILE_NAME
+from taskweaver_ext.config.loading import load
 from tests.support.command_line import exit_code_of
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
@@ -33,12 +34,12 @@ def test_init_makes_a_project_that_loads(
     assert exit_code_of("init", str(target)) == 0
 
     assert files_in(target) == files_in(CHECKOUT / "project")
-    assert config.load(target, environ={}).app_base_dir == target
+    assert load(target, environ={}).app_base_dir == target
     assert str(target) in capsys.readouterr().out
 
 
 def test_a_project_is_not_overwritten_unless_that_is_wanted(tmp_path: Path) -> None:
-    settings = tmp_path / config.FILE_NAME
+    settings = tmp_path / FILE_NAME
     settings.write_text('{"llm.model": "mine"}')
 
     assert exit_code_of("init", str(tmp_path)) == 2
@@ -113,5 +114,5 @@ def test_settings_which_may_hold_keys_are_for_their_owner_alone(tmp_path: Path) 
     finally:
         os.umask(before)
 
-    settings = tmp_path / "project" / config.FILE_NAME
+    settings = tmp_path / "project" / FILE_NAME
     assert settings.stat().st_mode & 0o777 == 0o600

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from taskweaver_ext.config.data_files import MOST_DEPTH, DataFileError, parse_json, read_json
-from taskweaver_ext.config.settings import load
+from taskweaver_ext.config.loading import load
 from taskweaver_ext.config.yaml_files import read_yaml
 from taskweaver_ext.errors import ConfigError, PluginError
 from taskweaver_ext.plugins.registry import read_plugin

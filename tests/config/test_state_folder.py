@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from taskweaver_ext.config import settings
+from taskweaver_ext.config.loading import load
 from taskweaver_ext.config.state_folder import state_folder
 
 
@@ -48,7 +48,7 @@ def test_what_a_project_has_at_the_old_places_stays_in_use(tmp_path: Path) -> No
     (tmp_path / "logs").mkdir()
     (tmp_path / ".taskweaver_history").touch()
 
-    loaded = settings.load(tmp_path, environ={})
+    loaded = load(tmp_path, environ={})
 
     assert loaded.workspace.workspace_path == tmp_path / "workspace"
     assert loaded.workspace.keep_days == 0
@@ -59,7 +59,7 @@ def test_what_a_project_has_at_the_old_places_stays_in_use(tmp_path: Path) -> No
 def test_an_old_workspace_gives_way_to_one_that_is_set(tmp_path: Path) -> None:
     (tmp_path / "workspace" / "sessions").mkdir(parents=True)
 
-    loaded = settings.load(tmp_path, overrides={"workspace.workspace_path": "mine"}, environ={})
+    loaded = load(tmp_path, overrides={"workspace.workspace_path": "mine"}, environ={})
 
     assert loaded.workspace.workspace_path == tmp_path / "mine"
     assert loaded.workspace.keep_days == 90
@@ -69,7 +69,7 @@ def test_what_is_new_is_kept_together_outside_of_the_project(tmp_path: Path) -> 
     project = tmp_path / "project"
     project.mkdir()
 
-    loaded = settings.load(project, environ={"XDG_STATE_HOME": str(tmp_path / "state")})
+    loaded = load(project, environ={"XDG_STATE_HOME": str(tmp_path / "state")})
 
     place = loaded.workspace.workspace_path
     assert loaded.logging.log_folder == place / "logs"

@@ -33,9 +33,10 @@ from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.ces.programs.site import ProgramSites
 from taskweaver_ext.ces.sandbox.sandbox import refuse_folder
+from taskweaver_ext.config.loading import load_sandbox
 from taskweaver_ext.config.sandbox import SandboxSettings
 from taskweaver_ext.config.settings import EnvMode as EnvMode
-from taskweaver_ext.config.settings import ExecutionServiceConfig, load_sandbox
+from taskweaver_ext.config.settings import ExecutionServiceConfig
 from taskweaver_ext.machine.child_environment import (
     FOR_AGENTS,
     EnvironmentRules,

@@ -41,7 +41,7 @@ from taskweaver_ext.ces.kernels.container.spawner import (
     SharedFolderSpawnerChannel,
     SpawnerChannel,
 )
-from taskweaver_ext.config.settings import load_execution_service
+from taskweaver_ext.config.loading import load_execution_service
 from taskweaver_ext.errors import KernelStartError
 from taskweaver_ext.machine.owned_folders import PREFIX, Owner, make_owned_folder, owned_parents
 

@@ -30,7 +30,7 @@ import httpx
 
 from taskweaver_ext.ces.kernels.gateway.api import GatewaySettings
 from taskweaver_ext.ces.kernels.gateway.bounded_http import AnswerError, BoundedHttp
-from taskweaver_ext.config.settings import home_folder
+from taskweaver_ext.config.folders import home_folder
 from taskweaver_ext.errors import ConfigError, KernelStartError
 from taskweaver_ext.machine.child_environment import child_environment
 

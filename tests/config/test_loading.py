@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import taskweaver_ext
-from taskweaver_ext.config import settings as config
-from taskweaver_ext.config import variables
+from taskweaver_ext.config import loading, variables
+from taskweaver_ext.config.folders import FILE_NAME
+from taskweaver_ext.config.settings import ExecutionServiceConfig
 from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.llm.model_settings import ModelSettings, TimeLimits
 
@@ -21,12 +22,12 @@ PROJECT = Path(__file__).resolve().parents[2] / "project"
 
 
 def write_settings(folder: Path, values: Mapping[str, object]) -> Path:
-    (folder / config.FILE_NAME).write_text(json.dumps(values), encoding="utf-8")
+    (folder / FILE_NAME).write_text(json.dumps(values), encoding="utf-8")
     return folder
 
 
 def test_defaults_are_those_of_taskweaver_but_for_what_we_changed(tmp_path: Path) -> None:
-    loaded = config.load(tmp_path, environ={"XDG_STATE_HOME": "/state"})
+    loaded = loading.load(tmp_path, environ={"XDG_STATE_HOME": "/state"})
 
     assert loaded.execution_service.kernel_mode == "local"
     assert loaded.execution_service.env_dir == tmp_path / "env"
@@ -49,7 +50,7 @@ def test_each_source_wins_over_those_after_it(tmp_path: Path) -> None:
 
     def rounds(**sources: Mapping[str, object]) -> int:
         given = {"environ": {}, **sources}
-        loaded = config.load(tmp_path, **given)  # type: ignore[arg-type]
+        loaded = loading.load(tmp_path, **given)  # type: ignore[arg-type]
         return loaded.session.max_internal_chat_round_num
 
     assert rounds() == 4
@@ -61,7 +62,7 @@ def test_each_source_wins_over_those_after_it(tmp_path: Path) -> None:
 def test_a_setting_without_a_value_is_not_set(tmp_path: Path) -> None:
     write_settings(tmp_path, {"session.max_internal_chat_round_num": None, "llm.api_key": ""})
 
-    loaded = config.load(tmp_path, environ={"LLM_MODEL": ""})
+    loaded = loading.load(tmp_path, environ={"LLM_MODEL": ""})
 
     assert loaded.session.max_internal_chat_round_num == 10
     assert loaded.llm.settings == {}
@@ -79,7 +80,7 @@ def test_a_setting_without_a_value_is_not_set(tmp_path: Path) -> None:
     ],
 )
 def test_paths_may_be_relative_to_known_folders(tmp_path: Path, given: str, expected: str) -> None:
-    loaded = config.load(tmp_path, overrides={"plugin.base_path": given}, environ={})
+    loaded = loading.load(tmp_path, overrides={"plugin.base_path": given}, environ={})
 
     folders = {"app": tmp_path, "module": Path(taskweaver_ext.__file__).parent, "home": Path.home()}
     assert str(loaded.plugin.base_path) == expected.format(**folders)
@@ -95,7 +96,7 @@ def test_values_from_the_environment_get_their_real_types(tmp_path: Path) -> Non
         "EXT_LLMS_LLM_CONFIGS": '{"small": {"llm.model": "tiny"}}',
     }
 
-    loaded = config.load(tmp_path, environ=environ)
+    loaded = loading.load(tmp_path, environ=environ)
 
     assert not loaded.code_interpreter.code_verification_on
     assert loaded.code_interpreter.allowed_modules == ("pandas", "numpy")
@@ -115,7 +116,7 @@ def test_what_is_set_nowhere_may_depend_on_the_kernel_mode(
     defaults: Mapping[str, Mapping[str, object]] = {"local": {name: 1}, "gateway": {name: 2}}
 
     def load(overrides: Mapping[str, object]) -> int:
-        loaded = config.load(tmp_path, overrides=overrides, environ={}, mode_defaults=defaults)
+        loaded = loading.load(tmp_path, overrides=overrides, environ={}, mode_defaults=defaults)
         return loaded.session.max_internal_chat_round_num
 
     assert load(given) == rounds
@@ -143,7 +144,7 @@ def test_a_variable_that_others_know_sets_the_engine_too(
 ) -> None:
     write_settings(tmp_path, {ENGINE: "tcp://file"})
 
-    loaded = config.load(tmp_path, overrides=overrides, environ=environ)
+    loaded = loading.load(tmp_path, overrides=overrides, environ=environ)
 
     assert loaded.execution_service.engine_url == url
 
@@ -159,8 +160,8 @@ def test_a_gateway_is_given_no_token_that_was_set_for_another(tmp_path: Path) ->
         },
     )
 
-    def load(**environ: str) -> config.ExecutionServiceConfig:
-        return config.load(tmp_path, environ=environ).execution_service
+    def load(**environ: str) -> ExecutionServiceConfig:
+        return loading.load(tmp_path, environ=environ).execution_service
 
     of_file, elsewhere = load(), load(TASKWEAVER_GATEWAY_URL="http://variable")
     assert (of_file.gateway_url, of_file.gateway_token) == ("http://file", "of the file")
@@ -175,19 +176,19 @@ def test_a_gateway_is_given_no_token_that_was_set_for_another(tmp_path: Path) ->
 def test_without_a_project_variables_say_where_code_runs() -> None:
     environ = {"TASKWEAVER_GATEWAY_URL": "http://variable", "TASKWEAVER_GATEWAY_CA_FILE": "ca.pem"}
 
-    service = config.load_execution_service(environ)
+    service = loading.load_execution_service(environ)
 
     assert service.gateway_url == "http://variable"
     assert service.gateway_ca_file == Path("ca.pem")
     assert service.engine_url == "unix:///var/run/docker.sock"
     with pytest.raises(ConfigError, match="EXECUTION_SERVICE_SPARE_KERNELS"):
-        config.load_execution_service({"EXECUTION_SERVICE_SPARE_KERNELS": "many"})
+        loading.load_execution_service({"EXECUTION_SERVICE_SPARE_KERNELS": "many"})
 
 
 def test_no_allowed_modules_is_not_the_same_as_an_empty_list(tmp_path: Path) -> None:
     write_settings(tmp_path, {"code_interpreter.allowed_modules": []})
 
-    assert config.load(tmp_path, environ={}).code_interpreter.allowed_modules == ()
+    assert loading.load(tmp_path, environ={}).code_interpreter.allowed_modules == ()
 
 
 def test_all_mistakes_are_reported_in_one_error(tmp_path: Path) -> None:
@@ -205,11 +206,11 @@ def test_all_mistakes_are_reported_in_one_error(tmp_path: Path) -> None:
     )
 
     with pytest.raises(ConfigError) as caught:
-        config.load(tmp_path, environ={"CODE_INTERPRETER_MAX_RETRY_COUNT": "-1"})
+        loading.load(tmp_path, environ={"CODE_INTERPRETER_MAX_RETRY_COUNT": "-1"})
 
     message = str(caught.value)
     for mistake in (
-        f"execution_service.kernel_mode is 'docker' ({tmp_path / config.FILE_NAME}); it must be"
+        f"execution_service.kernel_mode is 'docker' ({tmp_path / FILE_NAME}); it must be"
         " local, sandbox, container or gateway.",
         "session.max_internal_chat_round_num is 'many'",
         "session.roles is '[1'",
@@ -235,15 +236,15 @@ def test_all_mistakes_are_reported_in_one_error(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_understood_is_an_error(
     tmp_path: Path, content: str, complaint: str
 ) -> None:
-    (tmp_path / config.FILE_NAME).write_text(content, encoding="latin-1")
+    (tmp_path / FILE_NAME).write_text(content, encoding="latin-1")
 
     with pytest.raises(ConfigError, match=complaint):
-        config.load(tmp_path, environ={})
+        loading.load(tmp_path, environ={})
 
 
 def test_a_project_folder_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="There is no folder"):
-        config.load(tmp_path / "missing", environ={})
+        loading.load(tmp_path / "missing", environ={})
 
 
 def test_unknown_settings_are_ignored_with_one_warning_each(
@@ -252,7 +253,7 @@ def test_unknown_settings_are_ignored_with_one_warning_each(
     write_settings(tmp_path, {"llm.modle": "x", "web_search.api": "y", "llm.model": "z"})
 
     with caplog.at_level(logging.WARNING):
-        loaded = config.load(tmp_path, environ={})
+        loaded = loading.load(tmp_path, environ={})
 
     first, second = (record.getMessage() for record in caplog.records)
     assert "'llm.modle'" in first
@@ -276,7 +277,7 @@ def test_settings_of_taskweaver_without_an_effect_are_named_with_what_to_do(
     )
 
     with caplog.at_level(logging.WARNING):
-        config.load(tmp_path, environ={})
+        loading.load(tmp_path, environ={})
 
     experience, selection, mock = (record.getMessage() for record in caplog.records)
     assert "'planner.use_experience'" in experience
@@ -293,14 +294,14 @@ def test_the_nearest_project_upwards_is_used(
     below.mkdir(parents=True)
     monkeypatch.chdir(below)
 
-    loaded = config.load(environ={})
+    loaded = loading.load(environ={})
 
     assert loaded.app_base_dir == tmp_path
     assert loaded.llm.settings["llm.model"] == "from-the-project"
 
 
 def test_settings_cannot_be_changed_and_do_not_show_a_key(tmp_path: Path) -> None:
-    loaded = config.load(tmp_path, environ={"LLM_API_KEY": "sk-very-secret"})
+    loaded = loading.load(tmp_path, environ={"LLM_API_KEY": "sk-very-secret"})
 
     assert loaded.llm.has_api_key
     assert "sk-very-secret" not in repr(loaded)
@@ -317,19 +318,19 @@ def test_every_setting_of_a_model_can_come_from_the_environment(tmp_path: Path) 
     names.remove("limits")
     environ = {f"LLM_{name.upper()}": "1" for name in names}
 
-    loaded = config.load(tmp_path, environ=environ)
+    loaded = loading.load(tmp_path, environ=environ)
 
     assert {name.removeprefix("llm.") for name in loaded.llm.settings} == names
 
 
 def test_settings_of_one_provider_are_known(tmp_path: Path) -> None:
-    loaded = config.load(tmp_path, environ={"LLM_ANTHROPIC_MAX_TOKENS": "5"})
+    loaded = loading.load(tmp_path, environ={"LLM_ANTHROPIC_MAX_TOKENS": "5"})
 
     assert loaded.llm.settings == {"llm.anthropic.max_tokens": "5"}
 
 
 def test_the_project_that_comes_with_the_package_loads(caplog: pytest.LogCaptureFixture) -> None:
-    loaded = config.load(PROJECT, environ={})
+    loaded = loading.load(PROJECT, environ={})
 
     assert ModelSettings.from_mapping(loaded.llm.settings).model == "gpt-4o"
     assert caplog.records == []
@@ -353,10 +354,10 @@ def test_colours_can_be_declined(
 def test_a_number_with_a_point_is_read_from_everywhere_and_nonsense_is_named(
     tmp_path: Path,
 ) -> None:
-    read = config.load(tmp_path, environ={"SERVER_IDLE_MINUTES": "0.5"})
-    given = config.load(tmp_path, overrides={"server.idle_minutes": 2}, environ={})
+    read = loading.load(tmp_path, environ={"SERVER_IDLE_MINUTES": "0.5"})
+    given = loading.load(tmp_path, overrides={"server.idle_minutes": 2}, environ={})
 
     assert (read.server.idle_minutes, given.server.idle_minutes) == (0.5, 2.0)
     for nonsense in ("soon", "nan", "-1", "1e999"):
         with pytest.raises(ConfigError, match=r"server\.idle_minutes"):
-            config.load(tmp_path, environ={"SERVER_IDLE_MINUTES": nonsense})
+            loading.load(tmp_path, environ={"SERVER_IDLE_MINUTES": nonsense})
