@@ -317,6 +317,8 @@ class DisplayQuery:
 
     type: str = field(default="text/html", metadata={"maxLength": 200})
     """A MIME type of its `bundle` or its `files`."""
+    framed: bool = False
+    """Whether HTML is to tell the frame that shows it how high it is, with a script at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

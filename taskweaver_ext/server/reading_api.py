@@ -189,11 +189,13 @@ class ReadingApi:
             raise _no_such(f"event {call.path['seq']} shows nothing")
         kind = call.query.type
         if kind in event.files:
-            return _file_of(served.folder, event.files[kind], kind)
+            return _file_of(served.folder, event.files[kind], kind, is_framed=call.query.framed)
         if kind not in event.bundle:
             there = ", ".join([*event.bundle, *event.files])
             raise _no_such(f"the display has no {kind[:100]!r}; it has: {there}")
-        return content_response(content_of(kind, event.bundle[kind]), kind)
+        return content_response(
+            content_of(kind, event.bundle[kind]), kind, is_framed=call.query.framed
+        )
 
     def artifact(self, call: Call) -> Response:
         """Return a file that code made."""
@@ -265,13 +267,19 @@ def _source_of(served: ServedSession) -> ExportSource:
 
 
 def _file_of(
-    folder: Path, place: str, kind: str, name: str = "", *, is_download: bool = False
+    folder: Path,
+    place: str,
+    kind: str,
+    name: str = "",
+    *,
+    is_download: bool = False,
+    is_framed: bool = False,
 ) -> Response:
     try:
         descriptor = open_beneath(folder.resolve(), place)
     except OSError:
         raise _no_such("the file is no longer there") from None
-    return file_response(descriptor, name, kind=kind, is_download=is_download)
+    return file_response(descriptor, name, kind=kind, is_download=is_download, is_framed=is_framed)
 
 
 def _no_such(problem: str) -> RefusedError:

@@ -10,6 +10,7 @@ import mimetypes
 import os
 import re
 from collections.abc import Iterator
+from itertools import chain
 from urllib.parse import quote
 
 from starlette.responses import Response, StreamingResponse
@@ -27,22 +28,45 @@ _OWN_SANDBOX = (
 )
 """Scripts inside run, and reach nothing."""
 _NOTHING_RUNS = "sandbox; default-src 'none'; frame-ancestors 'self'"
+_SAY_HEIGHT = b"""
+<script>(() => {
+  const say = () => {
+    const all = document.createRange();
+    all.selectNodeContents(document.body);
+    const below = parseFloat(getComputedStyle(document.body).marginBottom) || 0;
+    const height = all.getBoundingClientRect().bottom + scrollY + below;
+    parent.postMessage({ taskweaver_height: height }, "*");
+  };
+  addEventListener("message", say);
+  addEventListener("load", say);
+  new MutationObserver(say).observe(document, { attributes: true, childList: true, subtree: true });
+})();</script>
+"""
+"""Ends a document that is shown in a frame, so that the frame can have its height."""
 
 
 def content_response(
-    content: bytes, kind: str, name: str = "", *, is_download: bool = False
+    content: bytes, kind: str, name: str = "", *, is_download: bool = False, is_framed: bool = False
 ) -> Response:
-    """Return some bytes as an answer."""
+    """Return some bytes as an answer; HTML for a frame says its height."""
     headers = _headers(kind, name, is_download=is_download)
-    return Response(content, headers=headers)
+    return Response(content + _end_of(kind, is_framed=is_framed), headers=headers)
 
 
-def file_response(descriptor: int, name: str, *, kind: str = "", is_download: bool) -> Response:
+def file_response(
+    descriptor: int, name: str, *, kind: str = "", is_download: bool, is_framed: bool = False
+) -> Response:
     """Return an opened file as an answer, which closes it."""
-    headers = _headers(kind or _kind_of(name), name, is_download=is_download)
+    kind = kind or _kind_of(name)
+    headers = _headers(kind, name, is_download=is_download)
     size = os.fstat(descriptor).st_size
-    headers["content-length"] = str(size)
-    return StreamingResponse(_pieces(descriptor, size), headers=headers)
+    end = _end_of(kind, is_framed=is_framed)
+    headers["content-length"] = str(size + len(end))
+    return StreamingResponse(chain(_pieces(descriptor, size), (end,)), headers=headers)
+
+
+def _end_of(kind: str, *, is_framed: bool) -> bytes:
+    return _SAY_HEIGHT if is_framed and kind == "text/html" else b""
 
 
 def _headers(kind: str, name: str, *, is_download: bool) -> dict[str, str]:

@@ -163,14 +163,15 @@ export class CellView {
 
   #time() {
     const { seconds, beganAt, state } = this.#cell;
-    if (seconds !== null) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+    if (seconds !== null) return seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
     if (state !== "running" || beganAt === null) return "";
     const elapsed = Math.floor(Date.now() / 1000 - beganAt);
     return elapsed >= 1 ? `${elapsed} s` : "";
   }
 
   #updateCode() {
-    const { code, language, state } = this.#cell;
+    const { language, state } = this.#cell;
+    const code = this.#cell.code.replace(/^(?:[ \t]*\n)+/, "").trimEnd();
     this.#codePlace.hidden = !code;
     const key = `${state === "writing"} ${language} ${code}`;
     if (key === this.#shownCode) return;

@@ -24,6 +24,8 @@ export class Composer {
   /** @type {(files: File[]) => void} */
   onFiles = () => {};
   onStop = () => {};
+  /** Leaves the field for the blocks. */
+  onLeave = () => {};
 
   #field = make("textarea", "", { rows: 1, spellcheck: false });
   #modes = make("div", "modes", { role: "radiogroup", "aria-label": "What is written" });
@@ -35,7 +37,8 @@ export class Composer {
   #place = 0;
   #completionCount = 0;
 
-  constructor() {
+  /** @param {...HTMLElement} options  What else a person decides where they write. */
+  constructor(...options) {
     const files = make("input", "", { type: "file", multiple: true, hidden: true });
     files.addEventListener("change", () => {
       this.onFiles([...(files.files ?? [])]);
@@ -47,7 +50,7 @@ export class Composer {
       { "aria-label": "Write" },
       this.#field,
       this.#menu,
-      make("div", "composer-bar", {}, this.#modes, button("+ files", () => files.click()), files, make("span", "spring"), this.#stop, this.#send),
+      make("div", "composer-bar", {}, this.#modes, button("+ files", () => files.click()), files, ...options, make("span", "spring"), this.#stop, this.#send),
     );
     this.element.addEventListener("submit", (event) => event.preventDefault());
     this.#field.addEventListener("keydown", (event) => this.#onKey(event));
@@ -109,6 +112,8 @@ export class Composer {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing && this.#isWhole()) {
       event.preventDefault();
       if (!this.#send.hidden && !this.#send.disabled) this.#send.click();
+    } else if (event.key === "Escape") {
+      this.onLeave();
     } else if (event.key === "Tab" && !event.shiftKey && this.mode !== "agent" && this.#field.value.trim()) {
       event.preventDefault();
       void this.#complete();

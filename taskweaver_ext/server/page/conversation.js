@@ -232,6 +232,11 @@ export class Conversation {
   #plan = null;
   #hasStarted = false;
 
+  /** Whether something waits for the person. */
+  get isAsking() {
+    return this.#asking.size > 0;
+  }
+
   /** Take the next event. @param {SessionEvent} event */
   receive(event) {
     const extra = event.extra ?? {};
@@ -772,6 +777,7 @@ export class Conversation {
     for (const post of this.#posts.values()) {
       if (!post.cell?.isOpen) continue;
       post.cell.state = post.cell.beganAt === null ? "not_run" : state;
+      if (post.cell.question) this.#asking.delete(post.cell.question.question_id);
       post.cell.question = null;
       this.onChange(post.cell);
     }

@@ -2,6 +2,7 @@
 
 import { displayAddress } from "./api.js";
 import { make } from "./dom.js";
+import { htmlFrame } from "./html_frame.js";
 import { jsonTree } from "./json_tree.js";
 import { renderInto } from "./rendered.js";
 import { makeSortable } from "./sortable_table.js";
@@ -74,13 +75,7 @@ export class DisplayView {
       void renderInto(place, "html", html).then(() => makeSortable(place));
       return place;
     }
-    const frame = make("iframe", "html-display", {
-      src: displayAddress(this.#sessionId, this.#display.seq, "text/html"),
-      title: "HTML that the code displays",
-      loading: "lazy",
-    });
-    frame.setAttribute("sandbox", "allow-scripts");
-    return frame;
+    return htmlFrame(`${displayAddress(this.#sessionId, this.#display.seq, "text/html")}&framed=true`, "HTML that the code displays");
   }
 }
 

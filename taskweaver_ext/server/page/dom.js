@@ -49,3 +49,16 @@ export function button(label, act, name = "quiet") {
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
+
+/** A number of bytes in few characters. @param {number} count */
+export function byteCount(count) {
+  if (count < 1000) return `${count} B`;
+  const units = ["kB", "MB", "GB"];
+  let at = -1;
+  let size = count;
+  while (size >= 1000 && at < units.length - 1) {
+    size /= 1000;
+    at += 1;
+  }
+  return `${size < 10 ? size.toFixed(1) : Math.round(size)} ${units[at]}`;
+}

@@ -1,13 +1,18 @@
-/** The working folder of the session: files up by drop, down by a press. */
+/** The working folder of the session: files up by drop, seen and taken down by a press. */
 
 import { ask, fileAddress, sessionPath } from "./api.js";
-import { make } from "./dom.js";
+import { byteCount, make } from "./dom.js";
+import { previewFile } from "./file_preview.js";
 import { say } from "./toast.js";
+
+const MAX_SHOWN = 200;
 
 /** Looks when it is told to. */
 export class FilesPanel {
   #sessionId;
   #list = make("ul", "files");
+  #more = make("p", "quiet");
+  #end = new AbortController();
 
   /**
    * @param {string} sessionId
@@ -16,13 +21,18 @@ export class FilesPanel {
   constructor(sessionId, onUploaded) {
     this.#sessionId = sessionId;
     this.onUploaded = onUploaded;
-    this.element = make("section", "files-panel", { "aria-label": "Files" }, make("h2", "", { textContent: "Files" }), this.#list, make("p", "quiet", { textContent: "Drop files anywhere to add them." }));
-    addEventListener("dragover", (event) => event.preventDefault());
+    this.element = make("section", "files-panel", { "aria-label": "Files" }, make("h2", "", { textContent: "Files" }), this.#list, this.#more);
+    const { signal } = this.#end;
+    addEventListener("dragover", (event) => event.preventDefault(), { signal });
     addEventListener("drop", (event) => {
       event.preventDefault();
-      if (this.element.isConnected) void this.upload([...(event.dataTransfer?.files ?? [])]);
-    });
+      void this.upload([...(event.dataTransfer?.files ?? [])]);
+    }, { signal });
     void this.refresh();
+  }
+
+  close() {
+    this.#end.abort();
   }
 
   /** @param {File[]} files */
@@ -41,8 +51,10 @@ export class FilesPanel {
 
   async refresh() {
     try {
-      const { files } = await ask("GET", sessionPath(this.#sessionId, "/files"));
-      this.#list.replaceChildren(...files.map((/** @type {any} */ file) => this.#row(file)));
+      const { files, is_complete: isComplete } = await ask("GET", sessionPath(this.#sessionId, "/files"));
+      this.#list.replaceChildren(...files.slice(0, MAX_SHOWN).map((/** @type {any} */ file) => this.#row(file)));
+      const isAll = isComplete && files.length <= MAX_SHOWN;
+      this.#more.textContent = isAll ? "Drop files anywhere to add them." : `The first ${Math.min(MAX_SHOWN, files.length)} files.`;
     } catch {
       // Said elsewhere.
     }
@@ -50,19 +62,12 @@ export class FilesPanel {
 
   /** @param {{ path: string, size_bytes: number }} file */
   #row({ path, size_bytes: size }) {
-    return make("li", "", {}, make("a", "", { href: fileAddress(this.#sessionId, path), download: "", textContent: path }), make("span", "quiet", { textContent: bytes(size) }));
+    const look = make("a", "", { href: fileAddress(this.#sessionId, path), textContent: path });
+    look.addEventListener("click", (event) => {
+      if (event.metaKey || event.ctrlKey) return;
+      event.preventDefault();
+      previewFile(this.#sessionId, path).catch((error) => say(error.message, "error"));
+    });
+    return make("li", "", {}, look, make("span", "quiet", { textContent: byteCount(size) }));
   }
-}
-
-/** @param {number} count */
-function bytes(count) {
-  if (count < 1000) return `${count} B`;
-  const units = ["kB", "MB", "GB"];
-  let at = -1;
-  let size = count;
-  while (size >= 1000 && at < units.length - 1) {
-    size /= 1000;
-    at += 1;
-  }
-  return `${size < 10 ? size.toFixed(1) : Math.round(size)} ${units[at]}`;
 }

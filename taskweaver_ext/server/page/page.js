@@ -21,7 +21,7 @@ class Page {
     this.#right.id = "panels";
     addEventListener("popstate", () => void this.#open());
     this.#left.onChoose = (sessionId) => this.#go(sessionId);
-    this.#left.onNew = () => void this.#begin();
+    this.#left.onNew = this.#left.onGone = () => void this.#begin();
     void this.#open();
   }
 
@@ -55,7 +55,7 @@ class Page {
     this.#top.replaceChildren(
       opener("Sessions", "sessions"),
       ...this.#session.top,
-      opener("Variables and files", "panels"),
+      opener("Details", "panels"),
     );
     this.#middle.replaceChildren(...this.#session.middle);
     this.#right.replaceChildren(...this.#session.right);

@@ -5,7 +5,7 @@ import { CellView } from "./cell_view.js";
 import { Composer } from "./composer.js";
 import { Connection } from "./connection.js";
 import { Cell, Conversation, Message, Notice, Plan } from "./conversation.js";
-import { make, setText } from "./dom.js";
+import { byteCount, make, setText } from "./dom.js";
 import { FilesPanel } from "./files_panel.js";
 import { MessageView, NoticeView, PlanView } from "./message_view.js";
 import { SettingsPanel } from "./settings_panel.js";
@@ -27,7 +27,6 @@ export class SessionPage {
   #sessionId;
   #connection;
   #conversation = new Conversation();
-  #composer = new Composer();
   #blocks = make("div", "blocks", { role: "log", "aria-live": "off", "aria-label": "Conversation" });
   #scroller = make("div", "scroller", { tabIndex: -1 }, this.#blocks);
   #isFollowing = true;
@@ -35,10 +34,13 @@ export class SessionPage {
   #title = make("h1");
   #folder = make("span", "folder quiet");
   #state = make("span", "chip");
-  #usage = make("span", "chip");
-  #model = make("span", "chip");
+  #usage = make("span", "chip aside");
+  #model = make("span", "chip aside");
   #line = make("span", "chip", { role: "status" });
   #settings = new SettingsPanel((command, fields) => this.#do(command, fields));
+  #context = make("span", "quiet", { hidden: true });
+  #composer = new Composer(this.#settings.autoSend, this.#context);
+  #kernel = make("span", "chip aside");
   #variables;
   #files;
   /** @type {Map<Item, CellView | MessageView | PlanView | NoticeView>} */
@@ -46,6 +48,8 @@ export class SessionPage {
   /** @type {Set<Item>} */
   #changed = new Set();
   #isAsked = false;
+  #wasBusy = false;
+  #kernelMode = "";
   #timer;
   #growth;
   /** @type {HTMLElement | null} */
@@ -57,7 +61,7 @@ export class SessionPage {
     this.#sessionId = sessionId;
     this.#variables = new VariablesPanel(sessionId);
     this.#files = new FilesPanel(sessionId, (file) => this.#composer.fill("agent", `Look at ${file}: `));
-    this.top = [this.#title, this.#folder, make("span", "spring"), this.#state, this.#model, this.#usage, this.#line];
+    this.top = [this.#title, this.#folder, make("span", "spring"), this.#state, this.#kernel, this.#model, this.#usage, this.#line];
     this.middle = [this.#scroller, this.#composer.element];
     this.right = [this.#variables.element, this.#files.element, this.#settings.element];
     this.#conversation.onItem = (item) => this.#add(item);
@@ -66,6 +70,8 @@ export class SessionPage {
     this.#composer.onSend = (mode, text) => this.#send(mode, text);
     this.#composer.onStop = () => void this.#actions.stop(false);
     this.#composer.onComplete = (mode, code, cursor) => this.#complete(mode, code, cursor);
+    this.#composer.onLeave = () => this.#focusLast();
+    this.#variables.onMemory = (bytes) => this.#drawKernel(bytes);
     this.#composer.onFiles = (files) => void this.#files.upload(files);
     this.#blocks.addEventListener("keydown", (event) => this.#onKey(event));
     this.#scroller.addEventListener("scroll", () => this.#onScroll(), { passive: true });
@@ -89,6 +95,7 @@ export class SessionPage {
     removeEventListener("hashchange", this.#goTo);
     this.#connection.close();
     this.#variables.close();
+    this.#files.close();
   }
 
   /** @type {import("./page_actions.js").PageActions} */
@@ -138,23 +145,41 @@ export class SessionPage {
     this.#goToLinked();
     this.#drawTop();
     this.#settings.update(this.#conversation.settings);
-    this.#variables.setBusy(this.#conversation.roundId !== null);
+    const isBusy = this.#conversation.roundId !== null;
+    this.#variables.setBusy(isBusy);
+    if (this.#wasBusy && !isBusy) void this.#files.refresh();
+    this.#wasBusy = isBusy;
   }
 
   #drawTop() {
     const { roundId, activity, usage, title } = this.#conversation;
     const isBusy = roundId !== null;
+    const isAsked = this.#conversation.isAsking;
     this.#composer.setBusy(isBusy);
     setText(this.#title, title || this.#firstWords() || "New session");
     document.title = `${isBusy ? "● " : ""}${this.#title.textContent}`;
-    this.#state.className = `chip ${isBusy ? "busy" : "quiet"}`;
-    setText(this.#state, isBusy ? activity || "running" : "ready");
+    this.#state.className = `chip ${isAsked ? "asks" : isBusy ? "busy" : "quiet"}`;
+    setText(this.#state, isAsked ? "asks you" : isBusy ? activity || "running" : "ready");
+    this.#drawContext();
     const { state, reason } = this.#connection;
     this.#line.className = `chip ${state === "live" ? "good" : "bad"}`;
     setText(this.#line, CONNECTION_WORDS[state]);
     this.#line.title = reason;
     this.#usage.hidden = !usage;
     if (usage) setText(this.#usage, `${(usage.prompt + usage.completion).toLocaleString()} tokens`);
+  }
+
+  #drawContext() {
+    const { context } = this.#conversation;
+    this.#context.hidden = context.length === 0;
+    setText(this.#context, `${context.length} ${context.length === 1 ? "block goes" : "blocks go"} with your next message`);
+  }
+
+  /** @param {number | null} bytes */
+  #drawKernel(bytes) {
+    setText(this.#kernel, [this.#kernelMode, bytes && byteCount(bytes)].filter(Boolean).join(" · "));
+    this.#kernel.hidden = !this.#kernel.textContent;
+    this.#kernel.title = "Where code runs, and what the kernel holds in memory";
   }
 
   #firstWords() {
@@ -172,10 +197,13 @@ export class SessionPage {
       // A server that was killed has said nothing of the end of its rounds.
       const isCaughtUp = this.#connection.seq >= session.last_seq;
       if (session.state === "saved" && isCaughtUp && this.#conversation.roundId) this.#conversation.lose();
-      setText(this.#folder, session.cwd);
+      // A folder of its own says nothing to a person; their own one does.
+      setText(this.#folder, session.cwd.includes(this.#sessionId) ? "" : session.cwd);
       const server = await ask("GET", "/server");
-      setText(this.#model, `${server.kernel_mode} · ${server.model.split(";")[0]}`);
+      this.#kernelMode = server.kernel_mode;
+      setText(this.#model, server.model.split(/;| at /)[0]);
       this.#model.title = server.model;
+      void this.#variables.refresh();
     } catch {
       // Said by the connection.
     }
@@ -254,6 +282,13 @@ export class SessionPage {
     if (!(next instanceof HTMLElement)) return;
     event.preventDefault();
     next.focus();
+  }
+
+  /** To what asks, or else to the latest block. */
+  #focusLast() {
+    const asking = [...this.#blocks.querySelectorAll(".question")].at(-1);
+    const wanted = asking ?? [...this.#blocks.children].filter((one) => !(/** @type {HTMLElement} */ (one).hidden)).at(-1);
+    if (wanted instanceof HTMLElement) wanted.focus();
   }
 
   /** @param {Element} block */

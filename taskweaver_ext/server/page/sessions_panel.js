@@ -1,6 +1,7 @@
 /** The sessions of the project: found, chosen, begun, renamed, exported, deleted. */
 
 import { ask, sessionPath } from "./api.js";
+import { askForText, askWhether } from "./dialogs.js";
 import { button, make } from "./dom.js";
 import { say } from "./toast.js";
 
@@ -12,15 +13,25 @@ export class SessionsPanel {
   /** @type {(sessionId: string) => void} */
   onChoose = () => {};
   onNew = () => {};
+  /** Called when the session that is shown is no longer there. */
+  onGone = () => {};
 
   #search = make("input", "", { type: "search", placeholder: "Search sessions", "aria-label": "Search sessions" });
   #list = make("ul", "sessions");
   #current = "";
+  #shown = "";
 
   constructor() {
     const head = make("div", "panel-head", {}, make("h2", "", { textContent: "Sessions" }), button("New", () => this.onNew(), "primary small"));
     this.element = make("nav", "left", { "aria-label": "Sessions" }, head, this.#search, this.#list);
     this.#search.addEventListener("input", () => void this.refresh());
+    addEventListener("click", (event) => this.#closeMenus(/** @type {Node} */ (event.target)));
+    this.#list.addEventListener("keydown", (event) => {
+      const menu = event.key === "Escape" ? this.#list.querySelector("details[open]") : null;
+      if (!menu) return;
+      this.#closeMenus(null);
+      menu.querySelector("summary")?.focus();
+    });
     setInterval(() => {
       if (!document.hidden) void this.refresh();
     }, REFRESH_MS);
@@ -37,9 +48,28 @@ export class SessionsPanel {
     const search = encodeURIComponent(this.#search.value.trim());
     try {
       const { sessions } = await ask("GET", `/sessions?search=${search}`);
-      this.#list.replaceChildren(...sessions.map((/** @type {any} */ one) => this.#row(one)));
+      this.#draw(sessions);
     } catch {
       // The connection's state is said elsewhere; the list stays as it was.
+    }
+  }
+
+  /** Leave alone what has not changed, and what a person is at. @param {any[]} sessions */
+  #draw(sessions) {
+    const shown = JSON.stringify([this.#current, sessions.map((one) => [one.session_id, one.title, one.state, when(one.last_used_at)])]);
+    if (shown === this.#shown || this.#list.querySelector("details[open]")) return;
+    this.#shown = shown;
+    const focused = document.activeElement?.closest("li")?.dataset.session;
+    const wasSummary = document.activeElement?.tagName === "SUMMARY";
+    this.#list.replaceChildren(...sessions.map((one) => this.#row(one)));
+    const again = focused && [...this.#list.children].find((row) => /** @type {HTMLElement} */ (row).dataset.session === focused);
+    if (again) /** @type {HTMLElement} */ (again.querySelector(wasSummary ? "summary" : "a")).focus();
+  }
+
+  /** @param {Node | null} but  Where the person is. */
+  #closeMenus(but) {
+    for (const menu of this.#list.querySelectorAll("details[open]")) {
+      if (!but || !menu.contains(but)) menu.removeAttribute("open");
     }
   }
 
@@ -56,7 +86,9 @@ export class SessionsPanel {
       event.preventDefault();
       this.onChoose(session.session_id);
     });
-    return make("li", isCurrent ? "current" : "", {}, choose, this.#menu(session, words));
+    const row = make("li", isCurrent ? "current" : "", {}, choose, this.#menu(session, words));
+    row.dataset.session = session.session_id;
+    return row;
   }
 
   /**
@@ -69,7 +101,16 @@ export class SessionsPanel {
     const exports = EXPORTS.map(([format, label]) =>
       make("a", "", { href: `/api/v1${path}/export?to=${format}`, download: "", textContent: `Export: ${label}` }),
     );
-    menu.append(make("div", "menu-items", {}, button("Rename", () => this.#rename(path, title)), ...exports, button("Delete", () => this.#delete(path, title), "quiet danger")));
+    menu.append(
+      make(
+        "div",
+        "menu-items",
+        {},
+        button("Rename", () => this.#rename(path, title)),
+        ...exports,
+        button("Delete", () => this.#delete(session.session_id, title), "quiet danger"),
+      ),
+    );
     return menu;
   }
 
@@ -78,16 +119,21 @@ export class SessionsPanel {
    * @param {string} title
    */
   async #rename(path, title) {
-    const wanted = prompt("What is this session called?", title);
+    this.#closeMenus(null);
+    const wanted = await askForText("Rename this session", title, "Rename");
     if (wanted !== null) await this.#ask("PATCH", path, { title: wanted });
   }
 
   /**
-   * @param {string} path
+   * @param {string} sessionId
    * @param {string} title
    */
-  async #delete(path, title) {
-    if (confirm(`Delete "${title}" for good, with its files?`)) await this.#ask("DELETE", path);
+  async #delete(sessionId, title) {
+    this.#closeMenus(null);
+    const words = "Its conversation, its outputs and the files in its own folder are lost for good.";
+    if (!(await askWhether(`Delete “${title}”?`, words, "Delete"))) return;
+    const isGone = await this.#ask("DELETE", sessionPath(sessionId));
+    if (isGone && sessionId === this.#current) this.onGone();
   }
 
   /**
@@ -98,10 +144,12 @@ export class SessionsPanel {
   async #ask(method, path, body) {
     try {
       await ask(method, path, body);
-      await this.refresh();
     } catch (error) {
       say(error instanceof Error ? error.message : String(error), "error");
+      return false;
     }
+    await this.refresh();
+    return true;
   }
 }
 

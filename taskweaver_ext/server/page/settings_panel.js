@@ -5,22 +5,23 @@ import { button, make } from "./dom.js";
 /** @typedef {(command: string, fields: Record<string, unknown>) => Promise<void>} Send */
 
 const APPROVALS = [
-  ["ask shell", "Ask before shell and programs"],
-  ["ask all", "Ask before everything"],
-  ["auto shell", "Ask nothing"],
-  ["deny shell", "Run nothing of the agent's"],
+  ["ask shell", "Shell after asking me"],
+  ["ask all", "All of it after asking me"],
+  ["auto shell", "All of it without asking"],
+  ["deny shell", "Nothing"],
 ];
 const AUTO_SENDS = [
-  ["off", "Nothing that I run"],
-  ["next", "What I run, with my next message"],
-  ["on", "What I run, at once"],
+  ["off", "My runs stay here"],
+  ["next", "My runs go with my next message"],
+  ["on", "My runs go to the agent at once"],
 ];
 
 /** Shows the settings as the session said them last; a change is a command, and comes back as an event. */
 export class SettingsPanel {
   #send;
   #approval = choice("What the agent may run", APPROVALS);
-  #autoSend = choice("What the agent hears", AUTO_SENDS);
+  /** Stands where a person writes. */
+  autoSend = choice("What the agent hears", AUTO_SENDS);
   #allowed = make("ul", "allowed");
   #shown = "";
 
@@ -31,14 +32,13 @@ export class SettingsPanel {
       const [mode, scope] = this.#approval.value.split(" ");
       void send("set_approval", { mode, scope });
     });
-    this.#autoSend.addEventListener("change", () => void send("set_auto_send", { value: this.#autoSend.value }));
+    this.autoSend.addEventListener("change", () => void send("set_auto_send", { value: this.autoSend.value }));
     this.element = make(
       "section",
       "settings",
       { "aria-label": "Settings" },
       make("h2", "", { textContent: "The agent" }),
       make("label", "", {}, "May run", this.#approval),
-      make("label", "", {}, "Hears", this.#autoSend),
       this.#allowed,
     );
   }
@@ -50,7 +50,7 @@ export class SettingsPanel {
     this.#shown = shown;
     const { approval = "ask", approval_scope: scope = "shell", auto_send: autoSend = "off" } = settings;
     this.#approval.value = approval === "ask" ? `ask ${scope}` : `${approval} shell`;
-    this.#autoSend.value = autoSend;
+    this.autoSend.value = autoSend;
     const allowed = [...(settings.allowed_patterns ?? []), ...(settings.allowed_kinds ?? [])];
     this.#allowed.replaceChildren(...allowed.map((one) => this.#row(one)));
   }

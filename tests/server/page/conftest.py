@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.server.conftest import make_project
 from tests.support.browser import browser
 from tests.support.model_server import ModelServer, ScriptedAnswer
 from tests.support.server import ServerProcess
+
+expect.set_options(timeout=30_000)  # a busy machine is no failure
 
 OpenPage: TypeAlias = Callable[..., Page]
 OpenAgent: TypeAlias = Callable[[Sequence[str]], tuple[ServerProcess, ModelServer]]
