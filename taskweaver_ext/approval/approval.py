@@ -20,8 +20,8 @@ from taskweaver_ext.approval.rules import (
 from taskweaver_ext.ces.execution.results import ExecutionId
 from taskweaver_ext.config.settings import ApprovalMode, ApprovalScope
 from taskweaver_ext.errors import SessionError, TaskWeaverError
+from taskweaver_ext.events.extras import QuestionExtra, QuestionId, QuestionOutcome
 from taskweaver_ext.events.questions import CANCELLED, Answer, Questions, new_question
-from taskweaver_ext.events.types import QuestionExtra, QuestionId, QuestionOutcome
 
 _CHOICES: tuple[QuestionOutcome, ...] = ("approved", "edited", "refused", "always")
 _CHOICES_FOR_A_FAULTY_EDIT: tuple[QuestionOutcome, ...] = ("edited", "refused")

@@ -61,7 +61,7 @@ from taskweaver_ext.config.data_files import DataFileError, parse_json
 from taskweaver_ext.config.settings import ApprovalMode, ApprovalScope, AutoSend
 from taskweaver_ext.conversation import RoundId
 from taskweaver_ext.errors import ProtocolError
-from taskweaver_ext.events.types import QuestionId, QuestionOutcome
+from taskweaver_ext.events.extras import QuestionId, QuestionOutcome
 from taskweaver_ext.text.json_lines import json_line
 from taskweaver_ext.text.json_shapes import has_shape
 

@@ -27,7 +27,8 @@ from taskweaver_ext.client.wire import (
     session_path,
     unreachable,
 )
-from taskweaver_ext.events.types import QuestionExtra, QuestionOutcome, TaskWeaverEvent
+from taskweaver_ext.events.extras import QuestionExtra, QuestionOutcome
+from taskweaver_ext.events.types import TaskWeaverEvent
 
 OnEvent = Callable[[TaskWeaverEvent], object]
 

@@ -26,7 +26,8 @@ from taskweaver_ext.client.wire import (
     unreachable,
 )
 from taskweaver_ext.closing import Closeable
-from taskweaver_ext.events.types import QuestionExtra, QuestionOutcome, TaskWeaverEvent
+from taskweaver_ext.events.extras import QuestionExtra, QuestionOutcome
+from taskweaver_ext.events.types import TaskWeaverEvent
 
 OnEvent = Callable[[TaskWeaverEvent], object]
 

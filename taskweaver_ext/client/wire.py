@@ -17,12 +17,8 @@ import httpx
 from taskweaver_ext.conversation import RoundState
 from taskweaver_ext.errors import ConfigError, ProtocolError, SessionError, TaskWeaverError
 from taskweaver_ext.events.event_json import session_event_from_json
-from taskweaver_ext.events.types import (
-    PostEventType,
-    QuestionExtra,
-    RoundEventType,
-    TaskWeaverEvent,
-)
+from taskweaver_ext.events.extras import QuestionExtra
+from taskweaver_ext.events.types import PostEventType, RoundEventType, TaskWeaverEvent
 
 ExportFormat: TypeAlias = Literal["ipynb", "md", "html", "bundle"]
 

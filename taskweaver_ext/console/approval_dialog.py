@@ -9,7 +9,7 @@ from taskweaver_ext.approval.rules import covers
 from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.inbox import Question
 from taskweaver_ext.console.rows import DIM
-from taskweaver_ext.events.types import QuestionId, QuestionOutcome
+from taskweaver_ext.events.extras import QuestionId, QuestionOutcome
 
 _LETTERS: dict[str, QuestionOutcome] = {
     "y": "approved",

@@ -32,13 +32,8 @@ from taskweaver_ext.console.inbox import (
 from taskweaver_ext.console.prompt import Prompt, QuestionRefusedError
 from taskweaver_ext.console.screen import Screen
 from taskweaver_ext.console.transcript import Transcript
-from taskweaver_ext.events.types import (
-    AnsweredExtra,
-    PostEventType,
-    QuestionId,
-    SessionEventType,
-    TaskWeaverEvent,
-)
+from taskweaver_ext.events.extras import AnsweredExtra, QuestionId
+from taskweaver_ext.events.types import PostEventType, SessionEventType, TaskWeaverEvent
 
 MAX_UPDATES_PER_SECOND = 30
 _UPDATE_SECONDS = 1 / MAX_UPDATES_PER_SECOND

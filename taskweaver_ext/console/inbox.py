@@ -11,7 +11,8 @@ from typing import Literal, TypeAlias
 
 from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.events.emitter import SessionEventEmitter
-from taskweaver_ext.events.types import QuestionId, SessionEventHandler, TaskWeaverEvent
+from taskweaver_ext.events.extras import QuestionId
+from taskweaver_ext.events.types import SessionEventHandler, TaskWeaverEvent
 
 StopStage: TypeAlias = Literal["stopping", "killing"]
 

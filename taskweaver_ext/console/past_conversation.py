@@ -8,16 +8,18 @@ from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.rows import BOLD, DIM, RED, YELLOW
 from taskweaver_ext.console.transcript import Transcript
 from taskweaver_ext.conversation import AttachmentType, PostId, RoundId
-from taskweaver_ext.events.types import (
+from taskweaver_ext.events.extras import (
     AnsweredExtra,
     AttachmentExtra,
     EventExtra,
-    PostEventType,
     QuestionExtra,
     QuestionId,
     RoundEndExtra,
-    RoundEventType,
     RoundStartExtra,
+)
+from taskweaver_ext.events.types import (
+    PostEventType,
+    RoundEventType,
     SessionEventHandlerBase,
     SessionEventType,
 )

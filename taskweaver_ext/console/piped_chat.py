@@ -17,17 +17,16 @@ from taskweaver_ext.console.request_runner import RequestRunner
 from taskweaver_ext.console.rows import NO_LIMIT, Painter, clip
 from taskweaver_ext.console.transcript import Transcript
 from taskweaver_ext.conversation import AttachmentType, PostId, RoundId
-from taskweaver_ext.events.types import (
+from taskweaver_ext.events.extras import (
     AttachmentExtra,
     CodeBlockExtra,
     EventExtra,
     ExecutionEventExtra,
     ExecutionOutputExtra,
     LateOutputExtra,
-    PostEventType,
     RoleExtra,
-    SessionEventType,
 )
+from taskweaver_ext.events.types import PostEventType, SessionEventType
 from taskweaver_ext.roles.base.role import USER
 from taskweaver_ext.tools.display_text import plain_display
 

@@ -48,7 +48,7 @@ from taskweaver_ext.console.rows import (
     framed,
 )
 from taskweaver_ext.conversation import UNKNOWN_ROLE, AttachmentId, AttachmentType, RoleName
-from taskweaver_ext.events.types import AttachmentExtra, CodeBlockExtra, CodeExecExtra
+from taskweaver_ext.events.extras import AttachmentExtra, CodeBlockExtra, CodeExecExtra
 from taskweaver_ext.roles.base.role import USER
 from taskweaver_ext.session.blocks import CellStatus
 from taskweaver_ext.text.terminal import message_text

@@ -28,7 +28,7 @@ from taskweaver_ext.console.post_view import PostView
 from taskweaver_ext.console.rich_display import DisplayView
 from taskweaver_ext.console.rows import DIM, NO_LIMIT, YELLOW, Painter, UnframedRow, clip, framed
 from taskweaver_ext.conversation import PostId, RoleName, RoundId
-from taskweaver_ext.events.types import (
+from taskweaver_ext.events.extras import (
     AttachmentExtra,
     CodeBlockExtra,
     CodeExecExtra,
@@ -37,8 +37,10 @@ from taskweaver_ext.events.types import (
     ExecutionEventExtra,
     ExecutionOutputExtra,
     LateOutputExtra,
-    PostEventType,
     RoleExtra,
+)
+from taskweaver_ext.events.types import (
+    PostEventType,
     RoundEventType,
     SessionEventHandlerBase,
     SessionEventType,

@@ -14,20 +14,22 @@ from taskweaver_ext.conversation import (
 )
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.dispatcher import EventDispatcher
-from taskweaver_ext.events.types import (
+from taskweaver_ext.events.extras import (
     AttachmentExtra,
     CodeExecExtra,
     EventExtra,
-    EventScope,
     ExecutionEventExtra,
     ExecutionOutputExtra,
-    PostEventType,
     RoundEndExtra,
-    RoundEventType,
     RoundStartExtra,
+    UsageDict,
+)
+from taskweaver_ext.events.types import (
+    EventScope,
+    PostEventType,
+    RoundEventType,
     SessionEventType,
     TaskWeaverEvent,
-    UsageDict,
 )
 
 

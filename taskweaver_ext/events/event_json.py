@@ -19,13 +19,11 @@ from taskweaver_ext.ces.execution.event_json import (
 from taskweaver_ext.ces.execution.events import ExecutionEvent
 from taskweaver_ext.conversation import AttachmentType, PostDict
 from taskweaver_ext.errors import ProtocolError
+from taskweaver_ext.events.extras import AttachmentExtra, EventExtra, ExecutionEventExtra
 from taskweaver_ext.events.types import (
     EXTRA_SHAPES,
-    AttachmentExtra,
-    EventExtra,
     EventScope,
     EventType,
-    ExecutionEventExtra,
     PostEventType,
     RoundEventType,
     SessionEventType,

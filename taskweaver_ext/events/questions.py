@@ -17,14 +17,14 @@ from typing import TypeAlias
 from taskweaver_ext.ces.execution.results import ExecutionId
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.emitter import SessionEventEmitter
-from taskweaver_ext.events.types import (
+from taskweaver_ext.events.extras import (
     AnsweredExtra,
     QuestionExtra,
     QuestionId,
     QuestionKind,
     QuestionOutcome,
-    SessionEventType,
 )
+from taskweaver_ext.events.types import SessionEventType
 
 _CHOICES: dict[QuestionKind, tuple[QuestionOutcome, ...]] = {
     "input": ("answered", "cancelled"),

@@ -76,7 +76,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
-from taskweaver_ext.events.types import QuestionExtra, SettingsExtra
+from taskweaver_ext.events.extras import QuestionExtra, SettingsExtra
 
 PREFIX = "/api/v1"
 

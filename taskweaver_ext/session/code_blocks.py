@@ -13,14 +13,9 @@ from typing import Literal, cast
 
 from taskweaver_ext.conversation import PostId
 from taskweaver_ext.errors import SessionError
+from taskweaver_ext.events.extras import CodeBlockExtra, LateOutputExtra
 from taskweaver_ext.events.journal_reader import JournalReader
-from taskweaver_ext.events.types import (
-    CodeBlockExtra,
-    LateOutputExtra,
-    PostEventType,
-    SessionEventType,
-    TaskWeaverEvent,
-)
+from taskweaver_ext.events.types import PostEventType, SessionEventType, TaskWeaverEvent
 from taskweaver_ext.session.blocks import BlockNumbers, Cell, CellStatus, fold_blocks, numbered
 from taskweaver_ext.session.blocks.lines import (
     OutputLine,

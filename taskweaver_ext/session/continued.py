@@ -10,11 +10,11 @@ from pathlib import Path
 from taskweaver_ext.conversation import PostId, RoundId
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.emitter import SessionEventEmitter
+from taskweaver_ext.events.extras import EventExtra
 from taskweaver_ext.events.journal import Journal
 from taskweaver_ext.events.journal_lines import JOURNAL
 from taskweaver_ext.events.journal_reader import JournalReader
 from taskweaver_ext.events.types import (
-    EventExtra,
     EventScope,
     EventType,
     PostEventType,

@@ -9,7 +9,8 @@ from typing import Literal
 from taskweaver_ext.conversation import PostId, RoundId
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.emitter import SessionEventEmitter
-from taskweaver_ext.events.types import ContextExtra, SessionEventType
+from taskweaver_ext.events.extras import ContextExtra
+from taskweaver_ext.events.types import SessionEventType
 from taskweaver_ext.roles.base.role import Memory
 from taskweaver_ext.session.known_rounds import (
     SharedBlock,

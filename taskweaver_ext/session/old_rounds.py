@@ -19,14 +19,12 @@ from taskweaver_ext.ces.execution.results import ExecutionId
 from taskweaver_ext.config.data_files import read_json
 from taskweaver_ext.conversation import AttachmentType, Post, Round, RoundState
 from taskweaver_ext.errors import ProtocolError
+from taskweaver_ext.events.extras import EventExtra, ExecutionOutputExtra, RoundStartExtra
 from taskweaver_ext.events.types import (
-    EventExtra,
     EventScope,
     EventType,
-    ExecutionOutputExtra,
     PostEventType,
     RoundEventType,
-    RoundStartExtra,
     SessionEventType,
     TaskWeaverEvent,
 )

@@ -23,26 +23,28 @@ from taskweaver_ext.conversation import (
     RoundId,
 )
 from taskweaver_ext.errors import ProtocolError
-from taskweaver_ext.events.types import (
+from taskweaver_ext.events.extras import (
     AnsweredExtra,
     CodeBlockExtra,
     CodeExecExtra,
     ContextExtra,
-    EventType,
     MemoryExtra,
     NewPostExtra,
     NoticeExtra,
-    PostEventType,
     QuestionExtra,
     QuestionId,
     RoleExtra,
     RoundEndExtra,
-    RoundEventType,
     RoundStartExtra,
-    SessionEventType,
     SettingsExtra,
-    TaskWeaverEvent,
     UsageDict,
+)
+from taskweaver_ext.events.types import (
+    EventType,
+    PostEventType,
+    RoundEventType,
+    SessionEventType,
+    TaskWeaverEvent,
 )
 from taskweaver_ext.roles.base.role import USER, RoleMemory
 from taskweaver_ext.roles.code_interpreter.result_text import NEVER_RUN

@@ -12,8 +12,9 @@ from taskweaver_ext.ces.execution.executor import OnInput
 from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionResult, ExecutionStatus
 from taskweaver_ext.conversation import AttachmentType, Post, RoleName, Round, RoundState
 from taskweaver_ext.errors import RoundCancelledError, SessionError, TaskWeaverError
+from taskweaver_ext.events.extras import RoundStartExtra
 from taskweaver_ext.events.questions import Questions
-from taskweaver_ext.events.types import RoundStartExtra, SessionEventType
+from taskweaver_ext.events.types import SessionEventType
 from taskweaver_ext.roles.base.role import USER, Role, RoleContext
 from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor, CodeRun
 from taskweaver_ext.roles.code_interpreter.result_text import (

@@ -17,16 +17,15 @@ from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariab
 from taskweaver_ext.conversation import AttachmentType, PostId, Round, RoundId
 from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.events.emitter import SessionEventEmitter
-from taskweaver_ext.events.questions import Questions
-from taskweaver_ext.events.types import (
+from taskweaver_ext.events.extras import (
     FolderExtra,
     NoticeExtra,
     NoticeSubject,
     QuestionId,
     QuestionOutcome,
-    SessionEventHandler,
-    SessionEventType,
 )
+from taskweaver_ext.events.questions import Questions
+from taskweaver_ext.events.types import SessionEventHandler, SessionEventType
 from taskweaver_ext.plugins.registry import PluginEntry
 from taskweaver_ext.roles.base.cancellation import Cancellation
 from taskweaver_ext.roles.base.role import Memory, Role, RoleContext

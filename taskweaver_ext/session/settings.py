@@ -8,7 +8,8 @@ from dataclasses import replace
 from taskweaver_ext.approval import Approval, ApprovalRules
 from taskweaver_ext.config.settings import ApprovalMode, ApprovalScope, AutoSend
 from taskweaver_ext.events.emitter import SessionEventEmitter
-from taskweaver_ext.events.types import SessionEventType, SettingsExtra
+from taskweaver_ext.events.extras import SettingsExtra
+from taskweaver_ext.events.types import SessionEventType
 
 
 class SessionSettings:

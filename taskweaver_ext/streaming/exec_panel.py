@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 
 from taskweaver_ext.ces.execution.contract import ExecutionFailure, PromisedFile
 from taskweaver_ext.ces.execution.results import ExecutionId
-from taskweaver_ext.events.types import CodeExecExtra
+from taskweaver_ext.events.extras import CodeExecExtra
 
 Status: TypeAlias = Literal["gen", "exec", "done", "error"]
 PanelPart: TypeAlias = Literal[

@@ -24,7 +24,7 @@ from taskweaver_ext.ces.execution.contract import (
     parse_contract,
 )
 from taskweaver_ext.ces.execution.results import ExecutionId
-from taskweaver_ext.events.types import CodeExecExtra
+from taskweaver_ext.events.extras import CodeExecExtra
 from taskweaver_ext.streaming.code_cleaning import FenceStripper
 from taskweaver_ext.streaming.decision import CHANNEL_DECISION, DecisionPaths, DecisionReader
 from taskweaver_ext.streaming.exec_panel import ExecPanel, Status

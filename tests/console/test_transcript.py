@@ -15,12 +15,7 @@ from taskweaver_ext.console.rows import Painter
 from taskweaver_ext.console.transcript import Transcript
 from taskweaver_ext.conversation import AttachmentType, RoundId
 from taskweaver_ext.events.emitter import PostEventProxy, SessionEventEmitter
-from taskweaver_ext.events.types import (
-    EventScope,
-    PostEventType,
-    SessionEventType,
-    TaskWeaverEvent,
-)
+from taskweaver_ext.events.types import EventScope, PostEventType, SessionEventType, TaskWeaverEvent
 from taskweaver_ext.streaming.exec_panel import ExecPanel
 from taskweaver_ext.streaming.exec_widget import ExecWidget
 

@@ -18,9 +18,8 @@ from taskweaver_ext.ces.execution.results import ExecutionId
 from taskweaver_ext.conversation import AttachmentType, Post, PostId, RoundId
 from taskweaver_ext.errors import ProtocolError, SessionError
 from taskweaver_ext.events.emitter import PostEventProxy, SessionEventEmitter
+from taskweaver_ext.events.extras import CodeExecExtra, EventExtra
 from taskweaver_ext.events.types import (
-    CodeExecExtra,
-    EventExtra,
     EventScope,
     PostEventType,
     RoundEventType,

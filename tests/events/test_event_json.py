@@ -28,9 +28,9 @@ from taskweaver_ext.events.event_json import (
     event_to_json,
     session_event_from_json,
 )
+from taskweaver_ext.events.extras import AttachmentExtra
 from taskweaver_ext.events.types import (
     EXTRA_SHAPES,
-    AttachmentExtra,
     EventScope,
     EventType,
     PostEventType,

@@ -19,8 +19,9 @@ from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.conversation import PostId, RoundId
 from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.events.emitter import SessionEventEmitter
+from taskweaver_ext.events.extras import EventExtra
 from taskweaver_ext.events.output_batcher import OutputBatcher
-from taskweaver_ext.events.types import EventExtra, PostEventType, SessionEventHandlerBase
+from taskweaver_ext.events.types import PostEventType, SessionEventHandlerBase
 
 LIMIT_SECONDS = 120
 FOR_EVER = 3600.0

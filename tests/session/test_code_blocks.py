@@ -11,8 +11,9 @@ import pytest
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.approval import ApprovalAnswer, ApprovalRequest
 from taskweaver_ext.errors import SessionError
+from taskweaver_ext.events.extras import CodeBlockExtra
 from taskweaver_ext.events.journal_lines import JOURNAL
-from taskweaver_ext.events.types import CodeBlockExtra, PostEventType, TaskWeaverEvent
+from taskweaver_ext.events.types import PostEventType, TaskWeaverEvent
 from taskweaver_ext.llm.scripted import ScriptedModel
 from taskweaver_ext.session.blocks import Cell, Message, read_blocks
 from taskweaver_ext.session.session import Session

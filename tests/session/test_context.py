@@ -9,7 +9,8 @@ import pytest
 
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.errors import SessionError
-from taskweaver_ext.events.types import ContextExtra, SessionEventType
+from taskweaver_ext.events.extras import ContextExtra
+from taskweaver_ext.events.types import SessionEventType
 from taskweaver_ext.llm.scripted import ScriptedModel
 from taskweaver_ext.session.session import Session
 from taskweaver_ext.session.sharing import REACT

@@ -13,7 +13,8 @@ from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.approval import ApprovalAnswer
 from taskweaver_ext.conversation import AttachmentType, Post, Round
 from taskweaver_ext.errors import SessionError
-from taskweaver_ext.events.types import QuestionExtra, SessionEventType, SettingsExtra
+from taskweaver_ext.events.extras import QuestionExtra, SettingsExtra
+from taskweaver_ext.events.types import SessionEventType
 from taskweaver_ext.llm.scripted import ScriptedModel
 from taskweaver_ext.session.blocks import Cell, read_blocks
 from taskweaver_ext.session.session import Session

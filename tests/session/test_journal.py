@@ -10,14 +10,10 @@ from typing import cast
 import pytest
 
 from taskweaver_ext.app import TaskWeaverApp
+from taskweaver_ext.events.extras import ExecutionOutputExtra
 from taskweaver_ext.events.journal_lines import JOURNAL, RECORDS
 from taskweaver_ext.events.journal_reader import JournalReader
-from taskweaver_ext.events.types import (
-    ExecutionOutputExtra,
-    PostEventType,
-    SessionEventType,
-    TaskWeaverEvent,
-)
+from taskweaver_ext.events.types import PostEventType, SessionEventType, TaskWeaverEvent
 from taskweaver_ext.llm.scripted import ScriptedModel
 from tests.support.conversations import Listener, answer, code, plan
 

@@ -17,12 +17,14 @@ from taskweaver_ext.ces.execution.results import ExecutionId, ExecutionResult, E
 from taskweaver_ext.conversation import AttachmentType, Round
 from taskweaver_ext.errors import SessionError
 from taskweaver_ext.events.emitter import SessionEventEmitter
-from taskweaver_ext.events.questions import CANCELLED, Questions, new_question
-from taskweaver_ext.events.types import (
+from taskweaver_ext.events.extras import (
     AnsweredExtra,
     QuestionExtra,
     QuestionOutcome,
     RoundEndExtra,
+)
+from taskweaver_ext.events.questions import CANCELLED, Questions, new_question
+from taskweaver_ext.events.types import (
     RoundEventType,
     SessionEventHandler,
     SessionEventType,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from taskweaver_ext.ces.execution.contract import ExecutionFailure
 from taskweaver_ext.ces.execution.results import ExecutionId
-from taskweaver_ext.events.types import CodeExecExtra
+from taskweaver_ext.events.extras import CodeExecExtra
 from taskweaver_ext.streaming.exec_panel import ExecPanel
 
 

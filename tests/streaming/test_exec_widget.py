@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from taskweaver_ext.ces.execution.contract import ExecutionFailure
 from taskweaver_ext.ces.execution.results import ExecutionId
-from taskweaver_ext.events.types import CodeExecExtra
+from taskweaver_ext.events.extras import CodeExecExtra
 from taskweaver_ext.streaming.decision import CHANNEL_DECISION, DecisionPaths
 from taskweaver_ext.streaming.exec_widget import PYTHON_TOOL_ID, ExecWidget
 from tests.support.data import DATA

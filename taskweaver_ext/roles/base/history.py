@@ -18,7 +18,8 @@ from taskweaver_ext.config.settings import RoundCompressorConfig
 from taskweaver_ext.conversation import Round, RoundId
 from taskweaver_ext.errors import ModelError
 from taskweaver_ext.events.emitter import PostEventProxy
-from taskweaver_ext.events.types import MemoryExtra, SessionEventType
+from taskweaver_ext.events.extras import MemoryExtra
+from taskweaver_ext.events.types import SessionEventType
 from taskweaver_ext.llm.chat_model import Message
 from taskweaver_ext.llm.model_errors import ContextTooLongError
 from taskweaver_ext.roles.base.model_caller import ModelCaller

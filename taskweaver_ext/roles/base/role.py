@@ -29,7 +29,8 @@ from taskweaver_ext.config.yaml_files import read_yaml
 from taskweaver_ext.conversation import Post, PostId, RoleName, Round, RoundId
 from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.events.emitter import SessionEventEmitter
-from taskweaver_ext.events.types import MemoryExtra, TaskWeaverEvent
+from taskweaver_ext.events.extras import MemoryExtra
+from taskweaver_ext.events.types import TaskWeaverEvent
 from taskweaver_ext.llm.chat_model import ChatModel
 from taskweaver_ext.roles.base.cancellation import Cancellation
 from taskweaver_ext.roles.base.token_count import TokenCounter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taskweaver_ext.events.types import UsageDict
+from taskweaver_ext.events.extras import UsageDict
 from taskweaver_ext.llm.chat_model import Message, TokenUsage
 
 CHARACTERS_PER_TOKEN = 4

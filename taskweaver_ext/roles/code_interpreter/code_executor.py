@@ -29,8 +29,9 @@ from taskweaver_ext.ces.programs.shell_completion import ShellCompletion, ShellK
 from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
 from taskweaver_ext.errors import PluginError, SessionError, TaskWeaverError
 from taskweaver_ext.events.emitter import PostEventProxy, SessionEventEmitter
+from taskweaver_ext.events.extras import LateOutputExtra, QuestionKind
 from taskweaver_ext.events.questions import CANCELLED, Answer, Questions, new_question
-from taskweaver_ext.events.types import LateOutputExtra, QuestionKind, SessionEventType
+from taskweaver_ext.events.types import SessionEventType
 from taskweaver_ext.plugins.registry import PluginEntry
 from taskweaver_ext.roles.base.cancellation import Cancellation
 from taskweaver_ext.roles.code_interpreter.live_output import LiveOutput

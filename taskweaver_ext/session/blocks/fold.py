@@ -14,19 +14,21 @@ from typing import Literal, cast
 from taskweaver_ext.ces.execution.events import DisplayUpdated
 from taskweaver_ext.ces.execution.results import ExecutionId
 from taskweaver_ext.conversation import UNKNOWN_ROLE, PostId
-from taskweaver_ext.events.types import (
+from taskweaver_ext.events.extras import (
     AnsweredExtra,
     FilesExtra,
     LateOutputExtra,
     MissedEventsExtra,
     NewPostExtra,
     NoticeExtra,
-    PostEventType,
     QuestionExtra,
     RoleExtra,
     RoundEndExtra,
-    RoundEventType,
     RoundStartExtra,
+)
+from taskweaver_ext.events.types import (
+    PostEventType,
+    RoundEventType,
     SessionEventType,
     TaskWeaverEvent,
 )

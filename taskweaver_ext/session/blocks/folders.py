@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
-from taskweaver_ext.events.types import FolderExtra, TaskWeaverEvent
+from taskweaver_ext.events.extras import FolderExtra
+from taskweaver_ext.events.types import TaskWeaverEvent
 
 OWN_FOLDER = "cwd"
 """The name of a session's own working folder in the session's folder."""

@@ -16,14 +16,8 @@ from taskweaver_ext.ces.execution.events import (
     OutputCleared,
 )
 from taskweaver_ext.ces.execution.results import StreamName
-from taskweaver_ext.events.types import (
-    ExecutionEventExtra,
-    ExecutionOutputExtra,
-    LateOutputExtra,
-    PostEventType,
-    SessionEventType,
-    TaskWeaverEvent,
-)
+from taskweaver_ext.events.extras import ExecutionEventExtra, ExecutionOutputExtra, LateOutputExtra
+from taskweaver_ext.events.types import PostEventType, SessionEventType, TaskWeaverEvent
 from taskweaver_ext.text.terminal import LineFolder, fold
 from taskweaver_ext.tools.display_text import plain_display
 

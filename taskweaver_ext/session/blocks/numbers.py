@@ -14,16 +14,18 @@ from typing import cast
 from taskweaver_ext.ces.execution.events import DisplayProduced
 from taskweaver_ext.ces.programs.languages import canonical_name
 from taskweaver_ext.conversation import UNKNOWN_ROLE, AttachmentType, PostId, RoleName
-from taskweaver_ext.events.types import (
+from taskweaver_ext.events.extras import (
     AttachmentExtra,
     CodeBlockExtra,
     CodeExecExtra,
-    EventScope,
     NewPostExtra,
-    PostEventType,
     RoleExtra,
-    RoundEventType,
     RoundStartExtra,
+)
+from taskweaver_ext.events.types import (
+    EventScope,
+    PostEventType,
+    RoundEventType,
     SessionEventType,
     TaskWeaverEvent,
 )

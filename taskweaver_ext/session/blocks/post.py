@@ -26,7 +26,7 @@ from taskweaver_ext.conversation import (
     RoleName,
     RoundId,
 )
-from taskweaver_ext.events.types import (
+from taskweaver_ext.events.extras import (
     AnsweredExtra,
     AttachmentExtra,
     CodeBlockExtra,
@@ -34,11 +34,10 @@ from taskweaver_ext.events.types import (
     ExecutionEventExtra,
     ExecutionOutputExtra,
     NewPostExtra,
-    PostEventType,
     QuestionExtra,
     RoleExtra,
-    TaskWeaverEvent,
 )
+from taskweaver_ext.events.types import PostEventType, TaskWeaverEvent
 from taskweaver_ext.roles.code_interpreter.result_text import NEVER_RUN, REFUSED
 from taskweaver_ext.roles.code_interpreter.shown_reply import EDITED, TEXT
 from taskweaver_ext.session.blocks.outputs import OutputCollector

@@ -12,12 +12,7 @@ from taskweaver_ext.ces.execution.results import (
     StreamName,
 )
 from taskweaver_ext.conversation import AttachmentType, PostId, RoleName, RoundId
-from taskweaver_ext.events.types import (
-    NoticeSubject,
-    QuestionId,
-    QuestionKind,
-    QuestionOutcome,
-)
+from taskweaver_ext.events.extras import NoticeSubject, QuestionId, QuestionKind, QuestionOutcome
 
 TERMINAL = "terminal"
 """Stands in place of a language where a program had a person's terminal."""

@@ -12,7 +12,8 @@ from taskweaver_ext.ces.execution.events import OutputProduced
 from taskweaver_ext.ces.execution.results import ExecutionId, StreamName
 from taskweaver_ext.conversation import RoundId
 from taskweaver_ext.events.emitter import SessionEventEmitter
-from taskweaver_ext.events.types import ExecutionOutputExtra, PostEventType
+from taskweaver_ext.events.extras import ExecutionOutputExtra
+from taskweaver_ext.events.types import PostEventType
 from taskweaver_ext.roles.code_interpreter.live_output import LiveOutput
 
 ID = ExecutionId("e1")

@@ -15,13 +15,8 @@ from taskweaver_ext.approval import ApprovalAnswer, ApprovalRequest
 from taskweaver_ext.ces.execution.results import ExecutionId
 from taskweaver_ext.conversation import AttachmentType, PostId, RoundId
 from taskweaver_ext.events.emitter import SessionEventEmitter
-from taskweaver_ext.events.types import (
-    EventScope,
-    ExecutionOutputExtra,
-    PostEventType,
-    SessionEventType,
-    TaskWeaverEvent,
-)
+from taskweaver_ext.events.extras import ExecutionOutputExtra
+from taskweaver_ext.events.types import EventScope, PostEventType, SessionEventType, TaskWeaverEvent
 from taskweaver_ext.llm.scripted import ScriptedModel
 from taskweaver_ext.session.blocks import (
     Block,
