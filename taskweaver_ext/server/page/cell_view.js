@@ -51,7 +51,7 @@ export class CellView {
   #error = make("pre", "error-text", { tabIndex: 0 });
   #notices = make("div", "notices");
   #artifacts = make("div", "artifacts");
-  #late = make("section", "late", { "aria-label": "Late output" });
+  #late = make("div", "late");
   /** @type {Map<Output, OutputView | DisplayView | { element: HTMLElement, update(): void }>} */
   #views = new Map();
   /** @type {QuestionView | null} */

@@ -55,6 +55,7 @@ export class Composer {
     this.element.addEventListener("submit", (event) => event.preventDefault());
     this.#field.addEventListener("keydown", (event) => this.#onKey(event));
     this.#field.addEventListener("input", () => this.#onInput());
+    this.#stop.title = "Ctrl+. stops, too";
     this.setMode("agent");
     this.setBusy(false);
   }
@@ -92,6 +93,10 @@ export class Composer {
     this.setMode(mode);
     this.#field.value = text;
     this.#grow();
+    this.#field.focus();
+  }
+
+  focus() {
     this.#field.focus();
   }
 

@@ -26,7 +26,7 @@ export class OutputBar {
    */
   constructor(outputs, links, copy) {
     this.#outputs = outputs;
-    const form = make("form", "output-search", { role: "search" }, this.#field, button("Next", () => this.#next()), this.#found);
+    const form = make("form", "output-search", {}, this.#field, button("Next", () => this.#next()), this.#found);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       void this.#next();

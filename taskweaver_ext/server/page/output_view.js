@@ -45,7 +45,7 @@ export class OutputView {
     this.#store = store;
     this.element = make("div", "output");
     this.#list.tabIndex = 0;
-    this.#list.setAttribute("role", "region");
+    this.#list.setAttribute("role", "group");
     this.#list.setAttribute("aria-label", label);
     this.#jump.type = "button";
     this.#jump.textContent = "Follow the end";

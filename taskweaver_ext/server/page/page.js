@@ -60,6 +60,7 @@ class Page {
     this.#middle.replaceChildren(...this.#session.middle);
     this.#right.replaceChildren(...this.#session.right);
     this.#left.setCurrent(sessionId);
+    this.#session.focus();
     void ask("GET", sessionPath(sessionId)).catch((error) => say(error.message, "error"));
   }
 }

@@ -40,9 +40,9 @@ export class QuestionView {
       if (!editor.hidden) editor.focus();
     }, "");
     const place = make(
-      "section",
+      "div",
       "question approval",
-      { "aria-label": prompt, tabIndex: -1 },
+      { role: "group", "aria-label": prompt, tabIndex: -1 },
       make("p", "", {}, make("strong", "", { textContent: prompt }), " ", make("span", "quiet", { textContent: reasons.join(" ") })),
       editor,
       diff,

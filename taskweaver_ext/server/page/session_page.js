@@ -55,6 +55,10 @@ export class SessionPage {
   /** @type {HTMLElement | null} */
   #linked = null;
   #goTo = () => this.#goToLinked();
+  /** Stops what runs, wherever the person is. @param {KeyboardEvent} event */
+  #onPageKey = (event) => {
+    if (event.key === "." && (event.ctrlKey || event.metaKey)) void this.#actions.stop(false);
+  };
 
   /** @param {string} sessionId */
   constructor(sessionId) {
@@ -79,6 +83,7 @@ export class SessionPage {
     this.#growth = new ResizeObserver(() => this.#follow());
     this.#growth.observe(this.#blocks);
     addEventListener("hashchange", this.#goTo);
+    addEventListener("keydown", this.#onPageKey);
     this.#timer = setInterval(() => this.#tick(), TICK_MS);
     this.#connection = new Connection(sessionId);
     this.#connection.onEvent = (event) => this.#conversation.receive(event);
@@ -88,11 +93,17 @@ export class SessionPage {
     };
   }
 
+  /** Let the person write at once, where that opens no keyboard on the screen. */
+  focus() {
+    if (!location.hash && matchMedia("(hover: hover)").matches) this.#composer.focus();
+  }
+
   /** Leave the session; it goes on. */
   close() {
     clearInterval(this.#timer);
     this.#growth.disconnect();
     removeEventListener("hashchange", this.#goTo);
+    removeEventListener("keydown", this.#onPageKey);
     this.#connection.close();
     this.#variables.close();
     this.#files.close();
@@ -278,10 +289,22 @@ export class SessionPage {
     const block = /** @type {HTMLElement} */ (event.target).closest(".blocks > *");
     if (block === null || block !== event.target || event.altKey || event.ctrlKey || event.metaKey) return;
     if (event.key === "f" && this.#foldBlock(block)) return;
+    if (event.key === "c") return void this.#copyBlock(block);
+    if (event.key === "i") {
+      event.preventDefault();
+      return this.#composer.focus();
+    }
     const next = { ArrowDown: block.nextElementSibling, j: block.nextElementSibling, ArrowUp: block.previousElementSibling, k: block.previousElementSibling }[event.key];
     if (!(next instanceof HTMLElement)) return;
     event.preventDefault();
     next.focus();
+  }
+
+  /** @param {Element} block */
+  #copyBlock(block) {
+    const item = [...this.#views].find(([, view]) => view.element === block)?.[0];
+    if (item instanceof Cell) return copy(item.code);
+    return copy(item && "text" in item ? item.text : "");
   }
 
   /** To what asks, or else to the latest block. */

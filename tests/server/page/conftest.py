@@ -33,7 +33,7 @@ def chromium() -> Iterator[Browser]:
 def open_page(chromium: Browser, server: ServerProcess) -> Iterator[OpenPage]:
     """Opens the page of a server, by default the shared one, in a browser profile of its own.
 
-    What a page logs as an error, or throws, fails the test.
+    What a page throws fails the test; a frame that is kept from the page is no fault of it.
     """
     failures: list[str] = []
     with ExitStack() as stack:
@@ -50,7 +50,7 @@ def open_page(chromium: Browser, server: ServerProcess) -> Iterator[OpenPage]:
             return page
 
         yield open_page
-    assert failures == []
+    assert [one for one in failures if 'Blocked a frame with origin "null"' not in one] == []
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def write(page: Page, mode: str, text: str) -> None:
     """Write something into the composer, and send it."""
     page.get_by_role("radio", name=mode, exact=True).click()
     page.locator(".composer textarea").fill(text)
-    page.get_by_role("button", name="Send").click()
+    page.locator(".composer").get_by_role("button", name="Send").click()
 
 
 def wait_for_state(page: Page, number: int, words: str) -> None:

@@ -19,7 +19,7 @@ def test_a_session_is_renamed_found_exported_and_deleted(open_page: OpenPage) ->
     page.get_by_role("button", name="Rename").click()
     page.get_by_role("textbox", name="Rename this session").fill("Quarterly numbers")
     page.keyboard.press("Enter")
-    expect(page.locator("h1")).to_have_text("Quarterly numbers")
+    expect(page.locator(".top h1")).to_have_text("Quarterly numbers")
     page.get_by_role("searchbox", name="Search sessions").fill("quarterly")
     expect(page.locator(".session-title")).to_have_text(["Quarterly numbers"])
     _open_menu(page)
