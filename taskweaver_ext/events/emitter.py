@@ -20,6 +20,8 @@ from taskweaver_ext.events.extras import (
     EventExtra,
     ExecutionEventExtra,
     ExecutionOutputExtra,
+    NoticeExtra,
+    NoticeSubject,
     RoundEndExtra,
     RoundStartExtra,
     UsageDict,
@@ -100,6 +102,11 @@ class SessionEventEmitter(EventDispatcher):
     ) -> None:
         """Say something about the session as a whole."""
         self.emit(TaskWeaverEvent(EventScope.session, kind, None, None, msg, extra or {}))
+
+    def emit_notice(self, msg: str, about: NoticeSubject | None = None) -> None:
+        """Say something that a person should know of the session itself."""
+        details: NoticeExtra = {} if about is None else {"about": about}
+        self.emit_session_event(SessionEventType.session_notice, msg, details)
 
     def create_post_proxy(self, send_from: RoleName) -> PostEventProxy:
         """Begin a post of the role `send_from` in the current round.

@@ -16,7 +16,7 @@ from taskweaver_ext.ces.execution.executor import NAME
 from taskweaver_ext.errors import SessionError, TaskWeaverError
 from taskweaver_ext.events.event_json import event_line
 from taskweaver_ext.events.journal_reader import JournalReader
-from taskweaver_ext.events.types import SessionEventType, TaskWeaverEvent
+from taskweaver_ext.events.types import TaskWeaverEvent
 from taskweaver_ext.server.event_feed import EventFeed, RecentEvents
 from taskweaver_ext.server.failures import RefusedError
 from taskweaver_ext.session.saved import SavedSession, delete_session, rename_session
@@ -332,12 +332,11 @@ class ServedSessions:
             if time.monotonic() - served.used_at < self._idle_seconds:
                 return
             minutes = self._idle_seconds / _SECONDS_PER_MINUTE
-            session.emitter.emit_session_event(
-                SessionEventType.session_notice,
+            session.emitter.emit_notice(
                 f"Nothing was asked for {minutes:g} minutes: the session is put away, and its"
                 " kernel ends with all variables. It comes back with the next request, on a fresh"
                 " kernel.",
-                {"about": "put_away"},
+                "put_away",
             )
             served.session = None
             session.stop()

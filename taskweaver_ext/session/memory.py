@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,8 +38,17 @@ class KnownItem:
 class SessionMemory:
     """Hold what was said, and tell listeners what becomes of it: a later process reads that."""
 
-    def __init__(self, past: RebuiltSession, emitter: SessionEventEmitter) -> None:
-        """Begin with what an earlier process has left."""
+    def __init__(
+        self,
+        past: RebuiltSession,
+        emitter: SessionEventEmitter,
+        let_roles_forget: Callable[[set[RoundId]], None],
+    ) -> None:
+        """Begin with what an earlier process has left.
+
+        Args:
+            let_roles_forget: Called with rounds out of which a person has taken something.
+        """
         self.rounds = past.rounds
         """All that was said and run, oldest first."""
         self.known = Memory(past.known_rounds)
@@ -47,6 +56,7 @@ class SessionMemory:
         self.waiting = past.waiting
         """What goes to the agent with the next message."""
         self._emitter = emitter
+        self._let_roles_forget = let_roles_forget
 
     @property
     def context_blocks(self) -> tuple[str, ...]:
@@ -80,11 +90,13 @@ class SessionMemory:
         """Let what a person ran go to the agent with the next message, too."""
         self._wait_with((*self.waiting, block))
 
-    def drop(self, post_id: PostId) -> set[RoundId]:
-        """Take the code of a post, and what came of it, out of what the agent knows.
+    def replace_note(self, old: str, new: str) -> None:
+        """Let a note go to the agent with the next message; one that it corrects goes no more."""
+        others = [text for text in self.context_blocks if text != old]
+        self.share([*others, new])
 
-        Returns:
-            The rounds that are no longer what they were.
+    def drop(self, post_id: PostId) -> None:
+        """Take the code of a post, and what came of it, out of what the agent knows.
 
         Raises:
             SessionError: The agent does not know it, or is at work with it.
@@ -98,7 +110,7 @@ class SessionMemory:
             if one.id in changed:
                 self.known.rounds[index] = without_code(one, post_id)
         self._wait_with(waiting, dropped=post_id)
-        return changed
+        self._let_roles_forget(changed)
 
     def drop_round(self, round_id: RoundId) -> None:
         """Let the agent know nothing of a request and all that came of it.
@@ -110,6 +122,7 @@ class SessionMemory:
             raise SessionError("The agent does not know this request.")
         self._refuse_while_at_work({round_id})
         self._forget([round_id])
+        self._let_roles_forget({round_id})
 
     def forget(self) -> None:
         """Let the roles know nothing of what was said so far."""

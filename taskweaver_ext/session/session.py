@@ -1,26 +1,21 @@
-"""One conversation: its roles, its rounds, its executors, and what it says while it works."""
+"""One conversation with a person: the door to all that a session can be asked for."""
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.ces.execution.executor import OnInput
-from taskweaver_ext.ces.execution.files_beneath import regular_file_beneath
 from taskweaver_ext.ces.execution.results import ExecutionResult
 from taskweaver_ext.ces.programs.shell_completion import ShellCompletion
-from taskweaver_ext.ces.sessions.snapshot_file import VARIABLES_FILE
 from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
-from taskweaver_ext.conversation import AttachmentType, PostId, Round, RoundId
+from taskweaver_ext.conversation import PostId, Round, RoundId
 from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.events.emitter import SessionEventEmitter
 from taskweaver_ext.events.extras import (
     FolderExtra,
-    NoticeExtra,
-    NoticeSubject,
     QuestionId,
     QuestionOutcome,
 )
@@ -28,31 +23,33 @@ from taskweaver_ext.events.questions import Questions
 from taskweaver_ext.events.types import SessionEventHandler, SessionEventType
 from taskweaver_ext.plugins.registry import PluginEntry
 from taskweaver_ext.roles.base.cancellation import Cancellation
-from taskweaver_ext.roles.base.role import Memory, Role, RoleContext
+from taskweaver_ext.roles.base.role import Memory, RoleContext
 from taskweaver_ext.roles.base.token_count import TokenCounter
 from taskweaver_ext.session.blocks import BlockNumbers
 from taskweaver_ext.session.code_blocks import CodeBlocks
 from taskweaver_ext.session.continued import close_open_ends
 from taskweaver_ext.session.export.export import Exported, ExportFormat, export_session, format_of
 from taskweaver_ext.session.export.source import ExportSource
-from taskweaver_ext.session.files import SessionFile, describe_place, place_file
+from taskweaver_ext.session.files import SessionFile
 from taskweaver_ext.session.kernel import SessionKernel
 from taskweaver_ext.session.memory import KnownItem, SessionMemory
 from taskweaver_ext.session.open_folder import OpenFolder
-from taskweaver_ext.session.parts import SessionParts, make_executor, make_roles
-from taskweaver_ext.session.rebuilt import FRESH_KERNEL, VARIABLES_LOST, RebuiltSession
-from taskweaver_ext.session.rounds import Rounds, describe_files
+from taskweaver_ext.session.parts import SessionParts
+from taskweaver_ext.session.rebuilt import RebuiltSession
+from taskweaver_ext.session.requests import Requests
+from taskweaver_ext.session.rounds import Rounds
 from taskweaver_ext.session.saved import title_line
+from taskweaver_ext.session.session_files import SessionFiles
 from taskweaver_ext.session.settings import SessionSettings
 from taskweaver_ext.session.sharing import RunSharing
 from taskweaver_ext.session.submitted import Submitted
+from taskweaver_ext.session.team import Team
 from taskweaver_ext.session.terminal_run import UseTerminal
 from taskweaver_ext.session.turns import SessionTurns
-from taskweaver_ext.session.variables import describe_restored, describe_saved, describe_to_agent
+from taskweaver_ext.session.variables import SessionVariables
 from taskweaver_ext.session.working_folder import FolderWish
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_logger = logging.getLogger(__name__)
 
 
 class Session:
@@ -94,7 +91,7 @@ class Session:
             config.workspace.workspace_path / "sessions" / session_id,
             session_id,
             project=str(config.app_base_dir),
-            on_failure=self._say_notice,
+            on_failure=lambda problem: self.emitter.emit_notice(problem),
         )
         past = self._folder.past
         self.session_dir = self._folder.path
@@ -111,7 +108,6 @@ class Session:
         )
         self.code_blocks = CodeBlocks(self.session_dir, numbers, self.emitter.events)
         """The code of the session by number: what is written, typed, and proposed in answers."""
-        self._memory = SessionMemory(past, self.emitter)
         self.usage = TokenCounter()
         self._cancellation = Cancellation()
         self.questions = Questions(self.emitter, lambda: self._cancellation.is_requested)
@@ -138,19 +134,25 @@ class Session:
             block_number=self.code_blocks.number_of,
         )
         try:
-            self._executor = make_executor(parts, context, self.cwd, self.questions)
-            self._roles = make_roles(parts, context, self._executor, self.approval)
+            self._team = Team(parts, context, self.cwd, self.questions, self.approval)
         except BaseException:
             self._folder.close()
             raise
-        self.kernel = SessionKernel(parts.environment, session_id, self._executor.start_meanwhile)
+        executor = self._team.executor
+        self.kernel = SessionKernel(parts.environment, session_id, executor.start_meanwhile)
         """Completes and explains Python code, and shows what the kernel holds and does."""
-        self._rounds = Rounds(context, self._roles, self._executor, self.questions, self._memory)
-        self._sharing = RunSharing(self.settings, self._memory, self._rounds)
+        self._memory = SessionMemory(past, self.emitter, self._team.forget)
+        self._files = SessionFiles(self.cwd, self._turns, self._memory, self.emitter)
+        self._variables = SessionVariables(
+            self.session_dir, executor, self._turns, self._memory, self.emitter
+        )
+        rounds = Rounds(context, self._team.roles, executor, self.questions, self._memory)
+        sharing = RunSharing(self.settings, self._memory, rounds)
+        self._requests = Requests(self._turns, self.emitter, rounds, sharing, self._files)
         self.emitter.emit_session_event(SessionEventType.session_start, "Session started")
         self._say_where_code_works(past)
         for problem in filter(None, (self._folder.problem, self.folder_problem)):
-            self._say_notice(problem)
+            self.emitter.emit_notice(problem)
         self._go_on_from(past)
 
     @property
@@ -181,7 +183,7 @@ class Session:
     @property
     def plugins(self) -> tuple[PluginEntry, ...]:
         """Those that code can call; one that does not load is none of them from then on."""
-        return self._executor.plugins
+        return self._team.executor.plugins
 
     def send_message(
         self,
@@ -204,9 +206,7 @@ class Session:
             SessionError: Another round is under way, the session was stopped, or a file
                 cannot be copied.
         """
-        with self._turns.claimed(), self.emitter.handle_events_ctx(event_handler):
-            names = self._placed(files or ())
-            return self._rounds.answer(Round.create(user_query=message), names, on_input)
+        return self._requests.answer(message, event_handler, files or (), on_input)
 
     def submit(
         self,
@@ -219,19 +219,7 @@ class Session:
         Raises:
             SessionError: As `send_message`.
         """
-        chat_round = Round.create(user_query=message)
-        token = self._turns.reserve()
-        try:
-            names = self._placed(files or ())
-        except BaseException:
-            self._turns.release()
-            raise
-
-        def answer() -> Round:
-            with self._turns.reserved():
-                return self._rounds.answer(chat_round, names, on_input)
-
-        return Submitted(chat_round.id, answer, token)
+        return self._requests.submit_message(message, files or (), on_input)
 
     def run_code(
         self,
@@ -253,8 +241,7 @@ class Session:
                 stopped before it began.
             KernelStartError: The kernel did not become ready.
         """
-        with self._turns.claimed(), self.emitter.handle_events_ctx(event_handler):
-            return self._run(Round.create(user_query=code), language, on_input, repeats)
+        return self._requests.run(language, code, event_handler, on_input, repeats)
 
     def run_in_terminal(self, command: str, use_terminal: UseTerminal) -> ExecutionResult:
         """Have the caller run a person's command on its terminal, where the shell is.
@@ -265,11 +252,7 @@ class Session:
             SessionError: A round is under way, the session was stopped, or its programs do not
                 run on this machine.
         """
-        with self._turns.claimed():
-            chat_round = Round.create(user_query=command)
-            result = self._rounds.run_in_terminal(chat_round, use_terminal)
-            self._sharing.after_run(chat_round, "ran this in my terminal", result)
-            return result
+        return self._requests.run_in_terminal(command, use_terminal)
 
     def complete_shell(self, line: str) -> list[ShellCompletion]:
         """What can be typed at the end of a line for the shell: commands, paths, variables.
@@ -280,7 +263,7 @@ class Session:
             SessionError: The session was stopped.
         """
         self._turns.require_open()
-        return self._executor.complete_shell(line)
+        return self._team.executor.complete_shell(line)
 
     def submit_code(
         self,
@@ -295,14 +278,7 @@ class Session:
         Raises:
             SessionError: A round is under way, or the session was stopped.
         """
-        chat_round = Round.create(user_query=code)
-        token = self._turns.reserve()
-
-        def run() -> ExecutionResult:
-            with self._turns.reserved():
-                return self._run(chat_round, language, on_input, repeats)
-
-        return Submitted(chat_round.id, run, token)
+        return self._requests.submit_run(language, code, on_input, repeats)
 
     def answer(self, question_id: QuestionId, outcome: QuestionOutcome, text: str = "") -> None:
         """Answer a `session_question`; from any thread, and only the first answer counts.
@@ -356,7 +332,7 @@ class Session:
                 stopped.
         """
         self._turns.require_open()
-        self._let_roles_forget(self._memory.drop(post_id))
+        self._memory.drop(post_id)
 
     def drop_round(self, round_id: RoundId) -> None:
         """Let the agent know nothing of a request and all that came of it.
@@ -366,7 +342,6 @@ class Session:
         """
         self._turns.require_open()
         self._memory.drop_round(round_id)
-        self._let_roles_forget({round_id})
 
     def add_files(self, files: Sequence[SessionFile]) -> list[str]:
         """Make files available to code at once; the agent is told with the next message.
@@ -381,32 +356,11 @@ class Session:
             SessionError: The session was stopped, or a file cannot be copied; those before it are
                 there.
         """
-        self._turns.require_open()
-        names: list[str] = []
-        try:
-            for file in files:
-                names += self._placed([file])
-        finally:
-            if names:
-                self.emitter.emit_session_event(
-                    SessionEventType.session_files_added,
-                    f"Code can open: {', '.join(map(describe_place, names, files))}",
-                    {"files": names},
-                )
-                self.share([*self.context_blocks, describe_files(names)])
-        return names
+        return self._files.add(files)
 
     def made_files(self) -> list[Path]:
         """The files of the working folder that code has made known, and that are there."""
-        attachments = (
-            attachment
-            for one in self.rounds
-            for post in one.post_list
-            for attachment in post.get_attachment(AttachmentType.artifact_paths)
-        )
-        names = (name for attachment in attachments for name in attachment.extra or ())
-        found = (regular_file_beneath(self.cwd, name) for name in dict.fromkeys(names))
-        return [path for path in found if path is not None]
+        return self._files.made()
 
     def forget(self) -> None:
         """Let the agent know nothing of what was said so far; variables and files stay."""
@@ -423,10 +377,7 @@ class Session:
             SessionError: A round is under way, no Python code has run yet, it was stopped, or
                 the file cannot be written.
         """
-        with self._turns.claimed():
-            saved = self._executor.snapshot(Path(path or self.session_dir / VARIABLES_FILE))
-            self._say_notice(describe_saved(saved), "variables_saved")
-            return saved
+        return self._variables.save(path)
 
     def restore_variables(
         self, path: str | Path | None = None, *, trust: bool = False
@@ -442,17 +393,11 @@ class Session:
             SessionError: A round is under way, it was stopped, or the file is not there or cannot
                 be trusted.
         """
-        with self._turns.claimed():
-            place = Path(path or self.session_dir / VARIABLES_FILE)
-            restored = self._executor.restore_variables(place, trust=trust)
-            is_continued = VARIABLES_LOST in self.context_blocks
-            self._share_about_variables(describe_to_agent(restored, is_continued=is_continued))
-            self._say_notice(describe_restored(restored), "variables_restored")
-            return restored
+        return self._variables.restore(path, trust=trust)
 
     def update_session_var(self, variables: Mapping[str, str]) -> None:
         """Set what plugins read with `ctx.get_session_var`."""
-        self._executor.update_session_var(dict(variables))
+        self._team.executor.update_session_var(dict(variables))
 
     def export(
         self,
@@ -483,11 +428,10 @@ class Session:
             read=self.emitter.events,
             folders=tuple(self._folder.past.folders),
         )
-        to = to or format_of(path)
         return export_session(
             source,
             path,
-            to,
+            to or format_of(path),
             replaces=replaces,
             with_files=with_files,
             with_variables=with_variables,
@@ -511,57 +455,22 @@ class Session:
 
     def _go_on_from(self, past: RebuiltSession) -> None:
         """Take up what an earlier process has left, if one has."""
-        for alias, role_memory in past.role_memories.items():
-            if alias in self._roles:
-                self._roles[alias].restore(role_memory)
+        self._team.restore(past.role_memories)
         if past.usage is not None:
             self.usage.restore(past.usage)
         close_open_ends(past, self.emitter)
         if lost := self.settings.go_on_from(past.settings):
-            self._say_notice(lost)
+            self.emitter.emit_notice(lost)
         if past.has_variables:
-            self._share_about_variables(VARIABLES_LOST)
-            self._say_notice(FRESH_KERNEL, "fresh_kernel")
-
-    def _share_about_variables(self, block: str) -> None:
-        """Have the agent told what became of them, once."""
-        others = [other for other in self.context_blocks if other != VARIABLES_LOST]
-        self.share([*others, block])
-
-    def _run(
-        self, chat_round: Round, language: str, on_input: OnInput | None, repeats: int | None
-    ) -> ExecutionResult:
-        run = self._rounds.run(chat_round, language, on_input, repeats)
-        what = f"ran this {language} code"
-        self._sharing.after_run(chat_round, what, run.result, run.shown, on_input)
-        return run.result
-
-    def _let_roles_forget(self, round_ids: set[RoundId]) -> None:
-        for role in self._roles.values():
-            role.forget(round_ids)
-
-    def _placed(self, files: Sequence[SessionFile]) -> list[str]:
-        return [place_file(self.cwd, file) for file in files]
+            self._variables.tell_that_they_are_lost()
 
     def _end(self) -> None:
         """Let go of everything."""
         self.settings.close()
         try:
-            for role in self._roles.values():
-                self._close(role)
-            self._executor.close()
+            self._team.close()
             self.emitter.emit_session_event(SessionEventType.session_end, "Session ended")
         finally:
             self._folder.close()
             if self._on_end is not None:
                 self._on_end(self)
-
-    def _say_notice(self, message: str, about: NoticeSubject | None = None) -> None:
-        details: NoticeExtra = {} if about is None else {"about": about}
-        self.emitter.emit_session_event(SessionEventType.session_notice, message, details)
-
-    def _close(self, role: Role) -> None:
-        try:
-            role.close()
-        except Exception:  # it may be a project's own, and the others are still to be closed
-            _logger.exception("The role %s could not be closed", role.alias)

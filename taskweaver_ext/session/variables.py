@@ -1,13 +1,67 @@
-"""What people and agents are told of the snapshot of a session's variables."""
+"""The Python variables of a session: saved, brought back or lost, and what is told of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
+from taskweaver_ext.ces.sessions.snapshot_file import VARIABLES_FILE
 from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
+from taskweaver_ext.events.emitter import SessionEventEmitter
+from taskweaver_ext.roles.code_interpreter.code_executor import CodeExecutor
+from taskweaver_ext.session.memory import SessionMemory
+from taskweaver_ext.session.rebuilt import FRESH_KERNEL, VARIABLES_LOST
+from taskweaver_ext.session.turns import SessionTurns
 from taskweaver_ext.text.table import byte_count
 
 _MAX_NAMED = 20
+
+
+class SessionVariables:
+    """Saves and restores the variables of one session; listeners and the agent hear of it.
+
+    Threads:
+        For any thread; while a round is under way, it is refused with a SessionError.
+    """
+
+    def __init__(
+        self,
+        session_dir: Path,
+        executor: CodeExecutor,
+        turns: SessionTurns,
+        memory: SessionMemory,
+        emitter: SessionEventEmitter,
+    ) -> None:
+        self._usual_file = session_dir / VARIABLES_FILE
+        self._executor = executor
+        self._turns = turns
+        self._memory = memory
+        self._emitter = emitter
+
+    def save(self, path: str | Path | None) -> SavedVariables:
+        """Save them to a file, by default the one in the session's folder."""
+        with self._turns.claimed():
+            saved = self._executor.snapshot(Path(path or self._usual_file))
+            self._emitter.emit_notice(describe_saved(saved), "variables_saved")
+            return saved
+
+    def restore(self, path: str | Path | None, *, trust: bool) -> RestoredVariables:
+        """Bring those of a file back, by default of the one in the session's folder."""
+        with self._turns.claimed():
+            restored = self._executor.restore_variables(Path(path or self._usual_file), trust=trust)
+            is_continued = VARIABLES_LOST in self._memory.context_blocks
+            self._tell_agent(describe_to_agent(restored, is_continued=is_continued))
+            self._emitter.emit_notice(describe_restored(restored), "variables_restored")
+            return restored
+
+    def tell_that_they_are_lost(self) -> None:
+        """Say that the session goes on in a new process, without those of the one before."""
+        self._tell_agent(VARIABLES_LOST)
+        self._emitter.emit_notice(FRESH_KERNEL, "fresh_kernel")
+
+    def _tell_agent(self, note: str) -> None:
+        self._turns.require_open()
+        self._memory.replace_note(VARIABLES_LOST, note)
 
 
 def describe_saved(saved: SavedVariables) -> str:
