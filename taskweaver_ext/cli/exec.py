@@ -200,6 +200,7 @@ def command(
         assert mode.program_sites is not None  # as those that --kernel offers
         seen = _find_folder(cwd, is_needed=mode.is_confined)
         try:
+            mode.check_folder(seen)
             names = find_variable_names()
             service = replace(
                 load_execution_service(), env_allow=names.env_allow, env_deny=names.env_deny
@@ -287,6 +288,8 @@ def _find_folder(cwd: str | None, *, is_needed: bool) -> Path:
     """Where the program runs; unless it is needed before, the program's result says it is bad."""
     folder = LocalSites().working_directory(cwd)
     complaint = complaint_about_folder(str(folder)) if is_needed else ""
+    if is_needed and not folder.is_absolute():  # the one that we are in has been removed
+        complaint = "absent"
     if error := explain_working_directory(folder, complaint):
         raise _Failure(error, "give another folder with --cwd")
     return folder

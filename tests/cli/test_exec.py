@@ -99,6 +99,11 @@ def test_folder_and_variables_are_passed_on(run: Callable[..., Any], tmp_path: P
         (["bash", "-c", "kill -SEGV $$"], 128 + 11, "Process killed by SIGSEGV (SIGNAL)"),
         (["cobol", "-c", "x"], 125, "Unsupported language 'cobol' (LANG_UNSUPPORTED)"),
         (["bash", "-c", "pwd", "--cwd", "/nowhere"], 125, "does not exist '/nowhere' (ENOENT)"),
+        *(
+            (["bash", "-c", "pwd", "--kernel", kernel, "--cwd", folder], 125, "(CONFIG)")
+            for kernel in ("sandbox", "container")
+            for folder in ("/", "/tmp", str(Path.home()))
+        ),
         (["bash"], 125, "No code was given (MISSING_CODE)"),
         (
             ["bash", "nowhere.sh"],
@@ -139,6 +144,26 @@ def test_what_is_not_the_programs_own_end_has_a_line_and_a_code(
     (line,) = (line for line in lines if line.startswith("error: exec: "))
     assert error in line
     assert re.search(r" \([A-Z_]+\)$", line), "it ends with a code"
+
+
+@pytest.mark.parametrize("kernel", ["sandbox", "container"])
+def test_a_folder_that_was_removed_under_us_is_said(
+    tmp_path: Path, environ: dict[str, str], kernel: str
+) -> None:
+    (tmp_path / "gone").mkdir()
+    command = shlex.join([*PROGRAM, "exec", "bash", "--kernel", kernel, "-c", "pwd"])
+
+    done = subprocess.run(
+        ["bash", "-c", f"cd gone && rmdir ../gone && exec {command}"],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+    )
+
+    assert done.returncode == 125
+    assert "error: exec: Working directory does not exist '.' (ENOENT)" in done.stderr
 
 
 def test_the_list_of_languages_says_what_is_there(run: Callable[..., Any]) -> None:
