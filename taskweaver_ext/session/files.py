@@ -22,6 +22,7 @@ SessionFile: TypeAlias = str | Path | Mapping[str, Any]
 """A path, or TaskWeaver's mapping: `name` with `path` or `content`."""
 
 _CHUNK_BYTES = 1 << 20
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
 def place_file(folder: Path, file: SessionFile) -> str:
@@ -68,7 +69,7 @@ def _place_within(folder: Path, given: Mapping[str, Any], name: str) -> str:
 def _copy(folder: Path, given: Mapping[str, Any], name: str) -> str:
     temporary = folder / f".{secrets.token_hex(8)}.part"
     try:
-        with temporary.open("xb") as target:
+        with open(os.open(temporary, _NEW_FILE, _permissions(given)), "wb") as target:
             _write(given, target)
             if os.name == "posix" and os.getuid() == 0:  # code may run as another user
                 owner = folder.stat()
@@ -79,6 +80,12 @@ def _copy(folder: Path, given: Mapping[str, Any], name: str) -> str:
         raise AssertionError("names never end")
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _permissions(given: Mapping[str, Any]) -> int:
+    """Who may read and change a copy: whoever may read and change the file; raises OSError."""
+    source = given.get("path")
+    return 0o666 if source is None else os.stat(source).st_mode & 0o777 | 0o600
 
 
 def _names_like(name: str) -> Iterator[str]:

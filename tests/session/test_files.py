@@ -35,6 +35,20 @@ def test_a_file_or_its_content_is_copied_under_its_name(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o640, 0o644, 0o755])
+def test_a_copy_can_be_read_by_no_more_users_than_the_file(tmp_path: Path, mode: int) -> None:
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+    (tmp_path / "private.csv").write_bytes(b"a,b\n")
+    (tmp_path / "private.csv").chmod(mode)
+
+    place_file(folder, tmp_path / "private.csv")
+
+    copy_mode = (folder / "private.csv").stat().st_mode & 0o777
+    assert copy_mode & ~(mode | 0o600) == 0
+    assert copy_mode & 0o600 == 0o600
+
+
 def test_a_file_of_the_folder_itself_stays_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_bytes(b"a,b\n")
 
