@@ -64,6 +64,9 @@ _TOOL_PREFIXES = tuple(
 _OURS_ALONE = frozenset({"TASKWEAVER_STARTED_AS"})
 """Said to this program, and to none that it starts."""
 
+_GIT_COUNT = "GIT_CONFIG_COUNT"
+"""How many settings git finds in `GIT_CONFIG_KEY_0`, `GIT_CONFIG_VALUE_0`, and so on."""
+
 _ENVIRONMENT_START, _ENVIRONMENT_END = 47, 48
 """Fields of /proc/PID/stat, counted behind the name."""
 
@@ -160,7 +163,23 @@ def variables_passed_on(
 ) -> dict[str, str]:
     """Our variables that a child may see, and nothing besides: for what has a terminal."""
     ours = os.environ if source is None else source
-    return {name: value for name, value in ours.items() if is_passed_on(name, value, rules)}
+    passed_on = {name: value for name, value in ours.items() if is_passed_on(name, value, rules)}
+    return _renumber_git_settings(passed_on)
+
+
+def _renumber_git_settings(variables: dict[str, str]) -> dict[str, str]:
+    """Close the gaps that withheld ones have left: git does not work at all with one missing."""
+    count = variables.get(_GIT_COUNT, "")
+    if not (count.isascii() and count.isdigit()):
+        return variables
+    count_now, rest = 0, dict(variables)
+    for number in range(min(int(count), len(variables))):
+        key, value = (rest.pop(f"GIT_CONFIG_{half}_{number}", None) for half in ("KEY", "VALUE"))
+        if key is not None and value is not None:
+            rest[f"GIT_CONFIG_KEY_{count_now}"] = key
+            rest[f"GIT_CONFIG_VALUE_{count_now}"] = value
+            count_now += 1
+    return {**rest, _GIT_COUNT: str(count_now)}
 
 
 def variables_for_programs(extra: Mapping[str, str]) -> dict[str, str]:

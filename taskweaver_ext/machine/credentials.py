@@ -13,16 +13,20 @@ from urllib.parse import unquote, unquote_plus
 
 _SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|CONNECTION_STR|_DSN$|_PAT$|"
-    r"DATABASE_URL|_AUTH$|^AUTH",
+    r"DATABASE_URL|_AUTH$|^AUTH|PASSCODE|BEARER|WEBHOOK|(?:^|_|SSH)PASS$|(?:_|BIND|USER)PWD?$|"
+    r"(?:^|_)CREDS?(?:_|$)|^BUNDLE_(?!BUILD__|LOCAL__|MIRROR__)\w+__",  # of a host, with its dots
     re.IGNORECASE,
 )
 _HARMLESS_NAME = re.compile(
-    r"TOKENS|STOP_TOKEN|TOKENI[SZ]|KEYWORD|KEYBOARD|KEYMAP|MONKEY|PUBLIC_KEY|GPG_KEY|KEY_?ID",
+    r"TOKENS|STOP_TOKEN|TOKENI[SZ]|KEYWORD|KEYBOARD|KEYMAP|MONKEY|PUBLIC_KEY|GPG_KEY|KEY_?ID"
+    r"|GIT_CONFIG_KEY_\d",
     re.IGNORECASE,
 )
 """Names whose values are no secrets, though an agent's code does not see them by itself."""
 
-_AGENT = re.compile("SSH_AUTH_SOCK|SSH_AGENT_PID|GPG_AGENT_INFO", re.IGNORECASE)
+_AGENT = re.compile(
+    "SSH_AUTH_SOCK|SSH_AGENT_PID|GPG_AGENT_INFO|ASKPASS|VSCODE_GIT_IPC", re.IGNORECASE
+)
 """Doors to keys: a child must not have them, and there is nothing to hide in them."""
 
 _FIELD = (
@@ -30,6 +34,7 @@ _FIELD = (
     r"|sig|auth|authorization|pass|cookie)"
 )
 _IN_URL = re.compile(r"//(?P<user>[^\s/?#@:,;]{0,256})(?::(?P<password>[^\s@]{1,1024}))?@")
+_IN_ORACLE_URL = re.compile(r"jdbc:oracle:\w{1,9}:[^\s/@]{1,256}/(?P<password>[^\s@]{1,1024})@")
 _USER_IN_URL = re.compile(r"//[^/@\s]+@")
 """A token can stand where a user does."""
 _IN_FIELD = re.compile(
@@ -41,7 +46,9 @@ _BY_SHAPE = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"(?:sk|rk|pk)[-_][A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}"
     r"|glpat-[\w-]{16,}|xox[abeprs]-[\w-]{10,}|A(?:KI|SI)A[0-9A-Z]{16}|AIza[\w-]{30,}"
-    r"|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{20,}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]*)"
+    r"|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{20,}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]*"
+    r"|pypi-[\w-]{16,}|dckr_pat_[\w-]{16,}|ya29\.[\w-]{20,}|\d{8,10}:AA[\w-]{30,}"
+    r"|hooks\.slack\.com/services/[\w/]{10,}|discord(?:app)?\.com/api/webhooks/\d+/[\w-]{10,})"
 )
 _PRIVATE_KEY = "PRIVATE KEY-----"
 
@@ -102,6 +109,7 @@ def _credentials_in(value: str) -> Iterator[str]:
             yield f"{match['user']}:{match['password']}"  # as it is encoded in a header
         elif len(match["user"]) >= _SHORTEST_TOKEN:
             yield match["user"]
+    yield from (match["password"] for match in _IN_ORACLE_URL.finditer(value))
     yield from (match["value"] for match in _IN_FIELD.finditer(value))
     yield from (match[0] for match in _BY_SHAPE.finditer(value))
 

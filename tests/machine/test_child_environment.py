@@ -6,10 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from taskweaver_ext.machine.child_environment import child_environment, is_passed_on
+from taskweaver_ext.machine.child_environment import (
+    FOR_AGENTS,
+    EnvironmentRules,
+    child_environment,
+    is_passed_on,
+)
 from tests.support.data import DATA
 
 VECTORS = json.loads((DATA / "13_env_filter.json").read_text())
@@ -17,6 +23,7 @@ VECTORS = json.loads((DATA / "13_env_filter.json").read_text())
 # Deviations: an agent's socket lets its holder act as the user, so it is refused; and the
 # prefix that marks variables as meant for this software is ours.
 REFUSED_BY_US = {"SSH_AUTH_SOCK", "SSH_AGENT_PID"}
+FOR_A_PERSON = EnvironmentRules(is_for_person=True)
 ADDED = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
 
 
@@ -60,6 +67,45 @@ def test_recorded_deny_list(name: str) -> None:
 )
 def test_a_refusal_beats_every_permission(name: str) -> None:
     assert not is_passed_on(name, "x")
+
+
+@pytest.mark.parametrize(
+    "name",
+    """
+    MYSQL_PWD DB_PASS PASS SSHPASS db_pw LDAP_BINDPW USERPWD MYAPP_CRED MYAPP_CREDS CREDS
+    MYAPP_PASSCODE MYAPP_BEARER SLACK_WEBHOOK SLACK_WEBHOOK_URL GIT_ASKPASS SSH_ASKPASS
+    SUDO_ASKPASS VSCODE_GIT_IPC_HANDLE BUNDLE_RUBYGEMS__PKG__GITHUB__COM
+    """.split(),
+)
+@pytest.mark.parametrize("rules", [FOR_AGENTS, FOR_A_PERSON, EnvironmentRules(allow=("*",))])
+def test_passwords_and_doors_to_them_are_known_by_name(name: str, rules: EnvironmentRules) -> None:
+    assert not is_passed_on(name, "x", rules)
+
+
+@pytest.mark.parametrize(
+    "name", "PWD OLDPWD COMPASS MYAPP_BYPASS SACRED BUNDLE_BUILD__NOKOGIRI BUNDLE_PATH".split()
+)
+def test_names_that_only_look_like_passwords_are_a_persons_own(name: str) -> None:
+    assert is_passed_on(name, "x", FOR_A_PERSON)
+
+
+def test_git_works_when_one_of_its_settings_is_a_secret(tmp_path: Path) -> None:
+    settings = [
+        ("http.extraHeader", "Authorization: Basic bWU6c2VjcmV0"),
+        ("safe.directory", "*"),
+        ("user.name", "me"),
+    ]
+    ours = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GIT_CONFIG_COUNT": "3"}
+    for number, (key, value) in enumerate(settings):
+        ours |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+
+    environment = child_environment(source=ours, rules=FOR_A_PERSON)
+    listing = ["git", "config", "--list"]
+    git = subprocess.run(listing, env=environment, capture_output=True, text=True, cwd=tmp_path)
+
+    assert (git.returncode, git.stderr) == (0, "")
+    assert "safe.directory=*\nuser.name=me\n" in git.stdout
+    assert "extraheader" not in git.stdout
 
 
 def test_a_plugins_variable_is_granted_by_its_name() -> None:

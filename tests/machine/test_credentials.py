@@ -33,6 +33,17 @@ CONNECTION_STRINGS = {
     '{"host": "db", "password": "hunter22"}': "hunter22",
     "authorization: Bearer abcdef.ghijkl": "abcdef.ghijkl",
     "Authorization=Basic bWU6c2VjcmV0": "bWU6c2VjcmV0",
+    "jdbc:oracle:thin:scott/tiger-cat@//host:1521/service": "tiger-cat",
+    "https://hooks.slack.com/services/T0AB/B0CD/abcdefghijkl": (
+        "hooks.slack.com/services/T0AB/B0CD/abcdefghijkl"
+    ),
+    "https://discord.com/api/webhooks/123456/abcdefghijkl": (
+        "discord.com/api/webhooks/123456/abcdefghijkl"
+    ),
+    "123456789:AAabcdefghijklmnopqrstuvwxyz0123456": (
+        "123456789:AAabcdefghijklmnopqrstuvwxyz0123456"
+    ),
+    "pypi-AgEIcHlwaS5vcmcabcdef": "pypi-AgEIcHlwaS5vcmcabcdef",
     "see sk-abcdefghijklmnop0123": "sk-abcdefghijklmnop0123",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.abcdef": (
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.abcdef"
