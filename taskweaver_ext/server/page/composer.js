@@ -1,9 +1,10 @@
 /** Where a person writes: a message to the agent, Python or shell; with earlier lines and Tab. */
 
+import { CodeCompletion, insert } from "./code_completion.js";
 import { button, make } from "./dom.js";
 
 /** @typedef {"agent"|"python"|"shell"} Mode */
-/** @typedef {{ text: string, start: number, end: number }} Completion */
+/** @typedef {import("./code_completion.js").Completion} Completion */
 
 const MODES = /** @type {[Mode, string, string][]} */ ([
   ["agent", "Ask", "Ask the agent"],
@@ -31,11 +32,10 @@ export class Composer {
   #modes = make("div", "modes", { role: "radiogroup", "aria-label": "What is written" });
   #send = button("Send", () => this.#submit(), "primary");
   #stop = button("Stop", () => this.onStop(), "");
-  #menu = make("ul", "completions", { role: "listbox", hidden: true });
+  #completion = new CodeCompletion(this.#field, (code, cursor) => this.onComplete(this.mode, code, cursor));
   /** @type {string[]} */
   #history = [];
   #place = 0;
-  #completionCount = 0;
 
   /** @param {...HTMLElement} options  What else a person decides where they write. */
   constructor(...options) {
@@ -49,7 +49,7 @@ export class Composer {
       "composer",
       { "aria-label": "Write" },
       this.#field,
-      this.#menu,
+      this.#completion.element,
       make("div", "composer-bar", {}, this.#modes, button("+ files", () => files.click()), files, ...options, make("span", "spring"), this.#stop, this.#send),
     );
     this.element.addEventListener("submit", (event) => event.preventDefault());
@@ -113,15 +113,12 @@ export class Composer {
 
   /** @param {KeyboardEvent} event */
   #onKey(event) {
-    if (!this.#menu.hidden && this.#onMenuKey(event)) return;
+    if (this.mode !== "agent" && this.#completion.onKey(event)) return;
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing && this.#isWhole()) {
       event.preventDefault();
       if (!this.#send.hidden && !this.#send.disabled) this.#send.click();
     } else if (event.key === "Escape") {
       this.onLeave();
-    } else if (event.key === "Tab" && !event.shiftKey && this.mode !== "agent" && this.#field.value.trim()) {
-      event.preventDefault();
-      void this.#complete();
     } else if ((event.key === "ArrowUp" || event.key === "ArrowDown") && !this.#field.value.includes("\n")) {
       if (this.#recall(event.key === "ArrowUp" ? -1 : 1)) event.preventDefault();
     }
@@ -135,20 +132,10 @@ export class Composer {
     if (/[:([{,\\]\s*$/.test(last) || (value.includes("\n") && /^\s+\S/.test(last))) {
       const indent = /^\s*/.exec(last)?.[0] ?? "";
       const deeper = last.trimEnd().endsWith(":") ? INDENT : "";
-      queueMicrotask(() => this.#insert(`${indent}${deeper}`, "\n".length));
+      setTimeout(() => insert(`${indent}${deeper}`)); // after the line break of the key itself
       return false;
     }
     return true;
-  }
-
-  /**
-   * Insert text through the browser, so that it can be undone.
-   * @param {string} text
-   * @param {number} [after]  How many characters the key itself inserts before it.
-   */
-  #insert(text, after = 0) {
-    if (after) setTimeout(() => this.#insert(text));
-    else if (text) document.execCommand("insertText", false, text);
   }
 
   #onInput() {
@@ -157,7 +144,6 @@ export class Composer {
       this.#field.value = "";
       this.setMode(mode);
     }
-    this.#menu.hidden = true;
     this.#grow();
   }
 
@@ -174,51 +160,5 @@ export class Composer {
     this.#field.value = this.#history[place] ?? "";
     this.#grow();
     return true;
-  }
-
-  async #complete() {
-    const count = (this.#completionCount += 1);
-    const { value, selectionEnd } = this.#field;
-    const found = await this.onComplete(this.mode, value, selectionEnd);
-    if (count !== this.#completionCount || this.#field.value !== value) return;
-    if (found.length === 0) this.#insert(INDENT);
-    else if (found.length === 1) this.#take(found[0]);
-    else this.#show(found);
-  }
-
-  /** @param {Completion[]} found */
-  #show(found) {
-    this.#menu.replaceChildren(
-      ...found.slice(0, 50).map((one, at) => {
-        const row = make("li", at === 0 ? "chosen" : "", { role: "option", textContent: one.text });
-        row.addEventListener("click", () => this.#take(one));
-        /** @type {any} */ (row).completion = one;
-        return row;
-      }),
-    );
-    this.#menu.hidden = false;
-  }
-
-  /** @param {KeyboardEvent} event */
-  #onMenuKey(event) {
-    const chosen = this.#menu.querySelector(".chosen");
-    const move = { ArrowDown: chosen?.nextElementSibling, Tab: chosen?.nextElementSibling ?? this.#menu.firstElementChild, ArrowUp: chosen?.previousElementSibling }[event.key];
-    if (event.key === "Escape") this.#menu.hidden = true;
-    else if (event.key === "Enter" && chosen) this.#take(/** @type {any} */ (chosen).completion);
-    else if (move) {
-      chosen?.classList.remove("chosen");
-      move.classList.add("chosen");
-      move.scrollIntoView({ block: "nearest" });
-    } else return false;
-    event.preventDefault();
-    return true;
-  }
-
-  /** @param {Completion} completion */
-  #take(completion) {
-    this.#field.focus();
-    this.#field.setSelectionRange(completion.start, completion.end);
-    this.#insert(completion.text);
-    this.#menu.hidden = true;
   }
 }

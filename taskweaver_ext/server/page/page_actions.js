@@ -6,6 +6,7 @@
  * @property {(number: number, code: string, language: string) => Promise<void>} runBlock  Run a numbered block again.
  * @property {(code: string, language: string) => void} edit  Put code into the composer.
  * @property {(text: string) => Promise<void>} copy
+ * @property {(code: string, cursor: number, language: string) => Promise<import("./code_completion.js").Completion[]>} complete
  * @property {(isKill: boolean) => Promise<void>} stop
  * @property {(questionId: string, outcome: string, text?: string) => Promise<void>} answer
  * @property {(kind: "agent"|"python"|"shell") => boolean} showsMarkdown

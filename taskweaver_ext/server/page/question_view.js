@@ -1,5 +1,6 @@
 /** Asks a person: whether code may run, or what `input()` and `getpass()` want to know. */
 
+import { CodeCompletion } from "./code_completion.js";
 import { button, make } from "./dom.js";
 import { lineDiff } from "./line_diff.js";
 
@@ -29,6 +30,8 @@ export class QuestionView {
       rows: Math.min(20, code.split("\n").length + 1),
       "aria-label": "The code, to be edited",
     });
+    const completion = new CodeCompletion(editor, (text, cursor) => this.#actions.complete(text, cursor, this.question.language ?? "python"));
+    editor.addEventListener("keydown", (event) => completion.onKey(event));
     const diff = make("pre", "diff", { hidden: true, "aria-label": "Your changes" });
     editor.addEventListener("input", () => {
       diff.replaceChildren(...diffRows(code, editor.value));
@@ -44,7 +47,7 @@ export class QuestionView {
       "question approval",
       { role: "group", "aria-label": prompt, tabIndex: -1 },
       make("p", "", {}, make("strong", "", { textContent: prompt }), " ", make("span", "quiet", { textContent: reasons.join(" ") })),
-      editor,
+      make("div", "code-place", {}, editor, completion.element),
       diff,
       choices.includes("pattern") && this.#patternForm(),
       make("div", "choices", {}, run, edit, button("Refuse", () => this.#answer("refused"), ""), choices.includes("always") && this.#always(), make("span", "quiet", { textContent: "Enter runs · e edits · n refuses" })),

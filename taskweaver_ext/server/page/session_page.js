@@ -73,7 +73,7 @@ export class SessionPage {
     this.#conversation.onSession = () => this.#ask(null);
     this.#composer.onSend = (mode, text) => this.#send(mode, text);
     this.#composer.onStop = () => void this.#actions.stop(false);
-    this.#composer.onComplete = (mode, code, cursor) => this.#complete(mode, code, cursor);
+    this.#composer.onComplete = (mode, code, cursor) => this.#complete(code, cursor, mode === "shell" ? "bash" : "python");
     this.#composer.onLeave = () => this.#focusLast();
     this.#variables.onMemory = (bytes) => this.#drawKernel(bytes);
     this.#composer.onFiles = (files) => void this.#files.upload(files);
@@ -116,6 +116,7 @@ export class SessionPage {
       runBlock: (number, code, language) => this.#run({ code, language, repeats: number }),
       edit: (code, language) => this.#composer.fill(language === "bash" ? "shell" : "python", code),
       copy: (text) => copy(text),
+      complete: (code, cursor, language) => this.#complete(code, cursor, language),
       stop: (isKill) => this.#do("interrupt", { kill: isKill }),
       answer: (questionId, outcome, text = "") => this.#do("answer", { question_id: questionId, outcome, text }),
       showsMarkdown: (kind) => kind === "agent",
@@ -269,12 +270,12 @@ export class SessionPage {
   }
 
   /**
-   * @param {Mode} mode
    * @param {string} code
    * @param {number} cursor
+   * @param {string} language
    */
-  async #complete(mode, code, cursor) {
-    const language = mode === "shell" ? "bash" : "python";
+  async #complete(code, cursor, language) {
+    if (language !== "python") return []; // the server completes nothing else
     try {
       const path = sessionPath(this.#sessionId, "/completions");
       const { matches, start, end } = await ask("POST", path, { code, cursor, language });

@@ -197,3 +197,43 @@ def test_what_the_agent_knows_is_marked_and_can_be_taken_out(
     expect(page.locator(".message.said").last).to_contain_text("Nothing.")
     assert "secret_sauce" in str(model.requests[0].body)
     assert "secret_sauce" not in str(model.requests[1].body)
+
+
+def test_tab_completes_what_is_typed_from_the_kernel(open_page: OpenPage) -> None:
+    page = open_page()
+    write(page, "Python", "fruit_count = 3; fruit_name = 'fig'")
+    wait_for_state(page, 1, "✔")
+
+    page.locator(".composer textarea").fill("print(fruit_")
+    page.keyboard.press("Tab")
+    offered = page.get_by_role("listbox", name="Completions").get_by_role("option")
+    expect(offered).to_have_text(["fruit_count", "fruit_name"])
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.keyboard.type(")")
+    page.keyboard.press("Enter")
+
+    expect(page.locator("#block-2 .output-row")).to_have_text(["fig"])
+
+
+def test_code_of_the_agent_is_completed_while_it_is_edited(
+    open_page: OpenPage, open_agent: OpenAgent
+) -> None:
+    server, _ = open_agent([plan("say it"), code("print(1)"), answer("Said.")])
+    page = open_page(server.address)
+    write(page, "Python", "fruit_name = 'fig'")
+    wait_for_state(page, 1, "✔")
+    page.get_by_label("What the agent may run").select_option("ask all")
+    write(page, "Ask", "say it")
+    question = page.locator("#block-2 .question")
+    question.get_by_role("button", name="Edit").click()
+
+    editor = page.get_by_label("The code, to be edited")
+    editor.fill("print(fruit_na")
+    page.keyboard.press("Tab")
+    expect(editor).to_have_value("print(fruit_name")
+    page.keyboard.type(")")
+    expect(question.locator(".diff .added")).to_have_text("+ print(fruit_name)\n")
+    question.get_by_role("button", name="Run", exact=True).click()
+
+    expect(page.locator("#block-2 .output-row")).to_have_text(["fig"])
