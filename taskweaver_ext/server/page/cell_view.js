@@ -3,6 +3,7 @@
 import { artifactAddress } from "./api.js";
 import { DisplayView } from "./display_view.js";
 import { button, make, setText } from "./dom.js";
+import { isMarkdown } from "./markdown_choice.js";
 import { OutputBar } from "./output_bar.js";
 import { OutputView } from "./output_view.js";
 import { QuestionView } from "./question_view.js";
@@ -43,6 +44,11 @@ export class CellView {
   #edit;
   #known;
   #fold;
+  #turn = button("Markdown", () => this.#turnOutput());
+  /** What the person wants of this output, whatever its kind. @type {boolean | null} */
+  #isMarkdown = null;
+  /** The outputs as Markdown, while they are shown so. @type {Map<OutputView, HTMLElement>} */
+  #markdown = new Map();
   #code = make("code");
   #codePlace = make("pre", "code", { tabIndex: 0 }, this.#code);
   #contract = make("table", "contract");
@@ -83,6 +89,7 @@ export class CellView {
       this.#again,
       this.#edit,
       button("Copy", () => actions.copy(cell.code)),
+      this.#turn,
       this.#fold,
     );
     const whole = /** @type {const} */ (["stdout", "stderr"]).map((stream) =>
@@ -227,6 +234,35 @@ export class CellView {
       this.#outputs.append(made.element);
     }
     this.#bar.update();
+    this.#updateMarkdown();
+  }
+
+  get #wantsMarkdown() {
+    return this.#isMarkdown ?? isMarkdown(this.#cell.language === "bash" ? "shell" : "python");
+  }
+
+  #turnOutput() {
+    this.#isMarkdown = !this.#wantsMarkdown;
+    this.#updateMarkdown();
+  }
+
+  /** Show what was written as Markdown, once it is whole. */
+  #updateMarkdown() {
+    const outputs = this.#searchedOutputs();
+    const isOn = this.#wantsMarkdown && !this.#cell.isOpen;
+    this.#turn.hidden = this.#cell.isOpen || outputs.length === 0;
+    setText(this.#turn, isOn ? "Source" : "Markdown");
+    for (const { store, view } of outputs) {
+      const known = this.#markdown.get(view);
+      view.element.classList.toggle("turned", isOn);
+      if (known) known.hidden = !isOn;
+      else if (isOn) {
+        const place = make("div", "display markdown-display");
+        this.#markdown.set(view, place);
+        view.element.after(place);
+        void Promise.resolve(store.text()).then((text) => renderInto(place, "markdown", plainText(text)));
+      }
+    }
   }
 
   #searchedOutputs() {

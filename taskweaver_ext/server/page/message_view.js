@@ -1,6 +1,7 @@
 /** Shows what is said: a person's words, a thought, an answer with its code, a plan, a notice. */
 
 import { button, make, setText } from "./dom.js";
+import { isMarkdown } from "./markdown_choice.js";
 import { renderInto } from "./rendered.js";
 
 /** @typedef {import("./conversation.js").Message} Message */
@@ -13,6 +14,9 @@ export class MessageView {
   #message;
   #actions;
   #body = make("div", "message-body");
+  #toggle = button("Source", () => this.#turn(), "quiet turn");
+  /** What the person wants of this message, whatever its kind. @type {boolean | null} */
+  #isMarkdown = null;
   #rendered = "";
 
   /**
@@ -23,7 +27,7 @@ export class MessageView {
     this.#message = message;
     this.#actions = actions;
     this.element = make("article", "message", { id: message.id, tabIndex: -1 });
-    this.element.append(this.#body);
+    this.element.append(this.#body, this.#toggle);
     this.update();
   }
 
@@ -32,8 +36,12 @@ export class MessageView {
     this.element.className = `message ${manner}${isError ? " error" : ""}`;
     this.element.setAttribute("aria-label", manner === "asked" ? "You wrote" : `${role} wrote`);
     this.element.hidden = manner === "instructed" || (!text && !isOpen);
-    const isPlain = isOpen || isError || manner !== "said" || !this.#actions.showsMarkdown("agent");
+    const isWhole = !isOpen && !isError && manner === "said";
+    const isPlain = !isWhole || !this.#wantsMarkdown;
+    this.#toggle.hidden = !isWhole;
+    setText(this.#toggle, isPlain ? "Markdown" : "Source");
     if (isPlain) {
+      delete this.#body.dataset.source; // what is still on its way comes too late
       setText(this.#body, files.length ? `${text}\n(with ${files.join(", ")})` : text);
       this.#rendered = "";
     } else if (this.#rendered !== this.#key) {
@@ -41,6 +49,15 @@ export class MessageView {
       if (!this.#body.textContent) setText(this.#body, text);
       void renderInto(this.#body, "markdown", text).then(() => this.#addTools());
     }
+  }
+
+  get #wantsMarkdown() {
+    return this.#isMarkdown ?? isMarkdown("agent");
+  }
+
+  #turn() {
+    this.#isMarkdown = !this.#wantsMarkdown;
+    this.update();
   }
 
   get #key() {

@@ -9,7 +9,6 @@
  * @property {(code: string, cursor: number, language: string) => Promise<import("./code_completion.js").Completion[]>} complete
  * @property {(isKill: boolean) => Promise<void>} stop
  * @property {(questionId: string, outcome: string, text?: string) => Promise<void>} answer
- * @property {(kind: "agent"|"python"|"shell") => boolean} showsMarkdown
  * @property {(number: number) => Promise<void>} dropFromContext  Let the agent forget a block.
  * @property {(executionId: string, stream: "stdout"|"stderr") => string} recordAddress
  */

@@ -7,6 +7,7 @@ import { Connection } from "./connection.js";
 import { Cell, Conversation, Message, Notice, Plan } from "./conversation.js";
 import { byteCount, make, setText } from "./dom.js";
 import { FilesPanel } from "./files_panel.js";
+import { choices } from "./markdown_choice.js";
 import { MessageView, NoticeView, PlanView } from "./message_view.js";
 import { SettingsPanel } from "./settings_panel.js";
 import { say } from "./toast.js";
@@ -55,6 +56,7 @@ export class SessionPage {
   /** @type {HTMLElement | null} */
   #linked = null;
   #goTo = () => this.#goToLinked();
+  #redraw = () => this.#conversation.items.forEach((item) => this.#ask(item));
   /** Stops what runs, wherever the person is. @param {KeyboardEvent} event */
   #onPageKey = (event) => {
     if (event.key === "." && (event.ctrlKey || event.metaKey)) void this.#actions.stop(false);
@@ -84,6 +86,7 @@ export class SessionPage {
     this.#growth.observe(this.#blocks);
     addEventListener("hashchange", this.#goTo);
     addEventListener("keydown", this.#onPageKey);
+    choices.addEventListener("change", this.#redraw);
     this.#timer = setInterval(() => this.#tick(), TICK_MS);
     this.#connection = new Connection(sessionId);
     this.#connection.onEvent = (event) => this.#conversation.receive(event);
@@ -104,6 +107,7 @@ export class SessionPage {
     this.#growth.disconnect();
     removeEventListener("hashchange", this.#goTo);
     removeEventListener("keydown", this.#onPageKey);
+    choices.removeEventListener("change", this.#redraw);
     this.#connection.close();
     this.#variables.close();
     this.#files.close();
@@ -119,7 +123,6 @@ export class SessionPage {
       complete: (code, cursor, language) => this.#complete(code, cursor, language),
       stop: (isKill) => this.#do("interrupt", { kill: isKill }),
       answer: (questionId, outcome, text = "") => this.#do("answer", { question_id: questionId, outcome, text }),
-      showsMarkdown: (kind) => kind === "agent",
       dropFromContext: (number) => this.#do("drop", { block: number }),
       recordAddress: (executionId, stream) => `/api/v1${sessionPath(this.#sessionId, `/records/${encodeURIComponent(executionId)}/whole`)}?stream=${stream}`,
     };

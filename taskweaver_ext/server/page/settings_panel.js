@@ -1,6 +1,7 @@
 /** What a person can change of the session: what the agent may run, and what it hears. */
 
 import { button, make } from "./dom.js";
+import { chooseMarkdown, isMarkdown } from "./markdown_choice.js";
 
 /** @typedef {(command: string, fields: Record<string, unknown>) => Promise<void>} Send */
 
@@ -15,6 +16,12 @@ const AUTO_SENDS = [
   ["next", "My runs go with my next message"],
   ["on", "My runs go to the agent at once"],
 ];
+
+const KINDS = /** @type {[import("./markdown_choice.js").BlockKind, string][]} */ ([
+  ["agent", "What the agent says"],
+  ["python", "Output of Python"],
+  ["shell", "Output of the shell"],
+]);
 
 /** Shows the settings as the session said them last; a change is a command, and comes back as an event. */
 export class SettingsPanel {
@@ -40,6 +47,8 @@ export class SettingsPanel {
       make("h2", "", { textContent: "The agent" }),
       make("label", "", {}, "May run", this.#approval),
       this.#allowed,
+      make("h2", "", { textContent: "Drawn as Markdown" }),
+      ...KINDS.map(([kind, words]) => markdownSwitch(kind, words)),
     );
   }
 
@@ -60,6 +69,16 @@ export class SettingsPanel {
     const forget = button("Ask again", () => this.#send("forget_allowed", { allowed }));
     return make("li", "", {}, make("code", "", { textContent: allowed }), " without asking ", forget);
   }
+}
+
+/**
+ * @param {import("./markdown_choice.js").BlockKind} kind
+ * @param {string} words
+ */
+function markdownSwitch(kind, words) {
+  const box = make("input", "", { type: "checkbox", checked: isMarkdown(kind) });
+  box.addEventListener("change", () => chooseMarkdown(kind, box.checked));
+  return make("label", "switch", {}, box, words);
 }
 
 /**

@@ -237,3 +237,31 @@ def test_code_of_the_agent_is_completed_while_it_is_edited(
     question.get_by_role("button", name="Run", exact=True).click()
 
     expect(page.locator("#block-2 .output-row")).to_have_text(["fig"])
+
+
+def test_markdown_is_chosen_for_a_block_and_for_a_kind(
+    open_page: OpenPage, open_agent: OpenAgent
+) -> None:
+    server, _ = open_agent([answer("It is **45**.")])
+    page = open_page(server.address)
+    write(page, "Ask", "How many?")
+    said = page.locator(".message.said")
+    expect(said.locator("strong")).to_have_text("45")
+
+    said.get_by_role("button", name="Source").click()
+    expect(said).to_contain_text("**45**")
+    said.get_by_role("button", name="Markdown").click()
+    expect(said.locator("strong")).to_have_text("45")
+    write(page, "Python", "print('a **bold** word')")
+    wait_for_state(page, 1, "✔")
+    page.locator("#block-1").get_by_role("button", name="Markdown").click()
+    expect(page.locator("#block-1 .markdown-display strong")).to_have_text("bold")
+    expect(page.locator("#block-1 .output-row")).to_be_hidden()
+    page.get_by_label("Output of the shell").check()
+    write(page, "Shell", "echo '# Title'")
+
+    expect(page.locator("#block-2 h1")).to_have_text("Title")
+    page.get_by_label("What the agent says").uncheck()
+    page.reload()
+    expect(page.locator(".message.said")).to_contain_text("It is **45**.")
+    expect(page.locator("#block-2 h1")).to_have_text("Title")
