@@ -35,7 +35,7 @@ from taskweaver_ext.events.journal_lines import (
     seq_of,
 )
 from taskweaver_ext.events.lines_of_file import LinesOfFile
-from taskweaver_ext.events.types import EventType, TaskWeaverEvent
+from taskweaver_ext.events.types import EventType, RoundEventType, TaskWeaverEvent
 from taskweaver_ext.machine.private_files import open_to_read
 
 _NEAR_BYTES = 1 << 16
@@ -154,6 +154,15 @@ class JournalReader(Closeable):
         [start] = _starts_of([kind])
         numbers = [seq_of(line) for line in self._lines.backward_beginning_with(start)]
         return [number for number in reversed(numbers) if number]
+
+    @property
+    def has_open_round(self) -> bool:
+        """Whether a round has begun and not ended by now."""
+        started, ended = (
+            next((seq_of(line) for line in self._lines.backward_beginning_with(start)), 0) or 0
+            for start in _starts_of([RoundEventType.round_start, RoundEventType.round_end])
+        )
+        return started > ended
 
     def last_page(self, max_events: int) -> list[TaskWeaverEvent]:
         """Give the newest events, oldest first, without reading the rest."""

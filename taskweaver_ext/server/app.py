@@ -27,7 +27,8 @@ from taskweaver_ext.server.limits import Limits
 from taskweaver_ext.server.openapi import describe
 from taskweaver_ext.server.reading_api import ReadingApi
 from taskweaver_ext.server.routes import Call, Operation, starlette_routes
-from taskweaver_ext.server.served_sessions import Cursor, ServedSessions
+from taskweaver_ext.server.served_session import Cursor
+from taskweaver_ext.server.served_sessions import ServedSessions
 from taskweaver_ext.server.server_api import ServerApi
 from taskweaver_ext.server.sessions_api import SessionsApi
 from taskweaver_ext.server.work_api import WorkApi

@@ -19,11 +19,13 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from taskweaver_ext.chat.protocol import first_line
-from taskweaver_ext.server.served_sessions import ServedSession
+from taskweaver_ext.server.served_session import ServedSession
 
 PIECE_BYTES = 256 * 1024
 """About how much a client is sent at once."""
 KEEP_ALIVE_SECONDS = 15.0
+LOOK_SECONDS = 1.0
+"""How often a stream looks for what another process says in a session that does not run here."""
 STALLED_SECONDS = 60.0
 """How long a client may take for a piece."""
 MAX_WAITING_REPLIES = 100
@@ -53,7 +55,10 @@ async def pieces_after(served: ServedSession, after: int) -> AsyncGenerator[list
         elif feed.is_closed:
             return
         else:
-            await feed.wait(after, KEEP_ALIVE_SECONDS)
+            is_here = served.is_running
+            await feed.wait(after, KEEP_ALIVE_SECONDS if is_here else LOOK_SECONDS)
+            if not is_here:
+                await run_in_threadpool(served.look_again)
             yield []
 
 

@@ -26,7 +26,8 @@ from taskweaver_ext.server.failures import RefusedError
 from taskweaver_ext.server.limits import refuse_large, too_large
 from taskweaver_ext.server.routes import Call, Operation
 from taskweaver_ext.server.safe_content import file_response
-from taskweaver_ext.server.served_sessions import ServedSession, ServedSessions
+from taskweaver_ext.server.served_session import ServedSession
+from taskweaver_ext.server.served_sessions import ServedSessions
 
 _MAX_NAME_BYTES = 255
 _NANOSECONDS = 1e9

@@ -26,7 +26,8 @@ from taskweaver_ext.server import api
 from taskweaver_ext.server.failures import RefusedError
 from taskweaver_ext.server.routes import Call, Operation
 from taskweaver_ext.server.safe_content import content_response, file_response
-from taskweaver_ext.server.served_sessions import Cursor, ServedSession, ServedSessions
+from taskweaver_ext.server.served_session import Cursor, ServedSession
+from taskweaver_ext.server.served_sessions import ServedSessions
 from taskweaver_ext.session.blocks import read_blocks
 from taskweaver_ext.session.export.bundle import write_bundle
 from taskweaver_ext.session.export.export import SUFFIXES, text_pieces

@@ -16,7 +16,8 @@ from taskweaver_ext.server import api
 from taskweaver_ext.server.failures import RefusedError
 from taskweaver_ext.server.limits import Limits
 from taskweaver_ext.server.routes import Call, Operation
-from taskweaver_ext.server.served_sessions import ServedSession, ServedSessions
+from taskweaver_ext.server.served_session import ServedSession
+from taskweaver_ext.server.served_sessions import ServedSessions
 from taskweaver_ext.session.export.html_text import (
     clean_html,
     code_html,

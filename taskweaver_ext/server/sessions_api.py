@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from taskweaver_ext.server import api
 from taskweaver_ext.server.routes import Call, Operation
-from taskweaver_ext.server.served_sessions import Cursor, ServedSession, ServedSessions
+from taskweaver_ext.server.served_session import Cursor, ServedSession
+from taskweaver_ext.server.served_sessions import ServedSessions
 from taskweaver_ext.session.saved import SavedSession, SessionSummary, list_sessions
 
 

@@ -18,7 +18,8 @@ from taskweaver_ext.server import api
 from taskweaver_ext.server.event_streams import EventSource, Reply
 from taskweaver_ext.server.failures import RefusedError, refused
 from taskweaver_ext.server.routes import Call, Operation
-from taskweaver_ext.server.served_sessions import Cursor, ServedSessions
+from taskweaver_ext.server.served_session import Cursor
+from taskweaver_ext.server.served_sessions import ServedSessions
 from taskweaver_ext.session.session import Session
 
 

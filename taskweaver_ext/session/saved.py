@@ -15,6 +15,7 @@ from taskweaver_ext.events.journal_lines import JOURNAL
 from taskweaver_ext.events.journal_reader import JournalReader
 from taskweaver_ext.events.types import RoundEventType, SessionEventType, TaskWeaverEvent
 from taskweaver_ext.session.blocks import OWN_FOLDER, folder_of
+from taskweaver_ext.session.continued import close_open_ends
 from taskweaver_ext.session.folders import last_used, remove_folder, session_folders, size_of
 from taskweaver_ext.session.old_rounds import changed_at, events_of_rounds, round_files
 from taskweaver_ext.session.open_folder import OpenFolder
@@ -196,6 +197,20 @@ def rename_session(folder: Path, title: str) -> None:
         emitter.emit_session_event(SessionEventType.session_renamed, title_line(title))
     if problems:
         raise SessionError(f"Session {folder.name} cannot be renamed: {problems[0]}")
+
+
+def end_cut_off_round(folder: Path) -> None:
+    """Have a session say how a round ended whose process was killed, so that no reader waits on.
+
+    Raises:
+        SessionError: A process works in it, or its journal cannot be used.
+    """
+    with JournalReader(folder) as reader:
+        if not reader.has_open_round:
+            return
+    problems: list[str] = []
+    with OpenFolder(folder, folder.name, project="", on_failure=problems.append) as opened:
+        close_open_ends(opened.past, SessionEventEmitter(opened.journal))
 
 
 def title_line(title: str) -> str:

@@ -182,3 +182,23 @@ def test_a_server_that_is_gone_is_said_after_a_while(
         server.kill()
         with pytest.raises(SessionError, match="cannot be reached"):
             list(events)
+
+
+def test_a_round_whose_server_was_killed_ends_once_there_is_one_again(
+    open_server: Callable[..., ServerProcess], tmp_path: Path
+) -> None:
+    token = ("--token-file", str(tmp_path / "token"))
+    server = open_server(*token)
+    port = server.url.rstrip("/").rpartition(":")[2]
+    with RemoteSession(server.address) as session:
+
+        def kill(event: TaskWeaverEvent) -> None:
+            is_running = server.process.poll() is None
+            if is_running and event.t is PostEventType.post_execution_output:
+                server.kill()
+                open_server(*token, "--port", port)
+
+        ended = session.run("print('on')\nwhile True: pass", on_event=kill)
+
+    assert (ended.state, ended.output.strip()) == ("failed", "on")
+    assert "ended in the middle" in ended.error

@@ -129,7 +129,7 @@ def test_a_client_goes_on_after_the_server_was_killed(open_server: OpenServer) -
         later.send(command="run_code", code="print('again')", id=2)
         later.last_reply(2)
 
-    assert (socket.epoch, later.epoch) == (1, 2)
+    assert socket.epoch < later.epoch
     seen = socket.seen + later.seen
     assert [one["seq"] for one in seen] == list(range(1, len(seen) + 1))
     assert output_of(seen) == "on\nagain\n"

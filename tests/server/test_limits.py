@@ -7,6 +7,7 @@ import http.client
 import json
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -45,6 +46,16 @@ def test_too_many_sessions_are_refused(open_server: OpenServer) -> None:
     server.post(f"sessions/{first}/end")
     assert server.make_session()
     assert code_of(server.http.post(f"sessions/{first}/resume")) == (429, "too_many_sessions")
+
+
+def test_too_many_sessions_are_refused_when_all_are_asked_for_at_once(
+    open_server: OpenServer,
+) -> None:
+    server = open_server(SERVER_MAX_SESSIONS="3")
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda _: server.http.post("sessions").status_code, range(20)))
+
+    assert sorted(answers) == [201] * 3 + [429] * 17
 
 
 def test_too_many_connections_are_refused_and_those_that_are_open_go_on(

@@ -8,6 +8,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -41,6 +42,41 @@ def test_sessions_are_listed_searched_renamed_and_deleted(server: ServerProcess)
     assert server.get(f"sessions/{session}")["title"] == "Saved"
     assert server.http.delete(f"sessions/{session}").status_code == 204
     assert server.http.get(f"sessions/{session}").status_code == 404
+
+
+def test_a_session_that_was_deleted_does_not_come_back(server: ServerProcess) -> None:
+    """Also for requests that were already waiting for it."""
+    session = server.make_session()
+    path = f"sessions/{session}"
+    with ThreadPoolExecutor(6) as pool:
+        others = [pool.submit(server.http.post, f"{path}/end") for _ in range(2)]
+        deleting = pool.submit(server.http.delete, path)
+        others += [pool.submit(server.http.post, f"{path}/resume") for _ in range(3)]
+
+    assert deleting.result().status_code == 204
+    assert {one.result().status_code for one in others} <= {200, 404}
+    assert server.http.get(path).status_code == 404
+    assert server.get("sessions", search=session)["sessions"] == []
+
+
+def test_what_another_process_does_to_a_session_reaches_clients(
+    project: Path, open_server: OpenServer
+) -> None:
+    here, elsewhere = open_server(), open_server()
+    session = elsewhere.make_session()
+    with here.events(session) as events:
+        first = next(events)
+        round_id = elsewhere.run(session, "print('elsewhere')")
+        seen = [first, *until(events, lambda one: is_end_of(one, round_id))]
+        cursor = seen[-1]["id"]
+        elsewhere.http.delete(f"sessions/{session}")
+        rest = list(events)
+
+    assert output_of(seen) == "elsewhere\n"
+    numbers = [one["seq"] for one in [*seen, *rest]]
+    assert numbers == list(range(1, len(numbers) + 1))
+    gone = here.http.get(f"sessions/{session}/events", params={"after": cursor})
+    assert gone.status_code == 404
 
 
 def test_a_renaming_reaches_those_that_look(server: ServerProcess) -> None:
