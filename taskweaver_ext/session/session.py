@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,30 +11,16 @@ from taskweaver_ext.ces.execution.results import ExecutionResult
 from taskweaver_ext.ces.programs.shell_completion import ShellCompletion
 from taskweaver_ext.ces.sessions.variables import RestoredVariables, SavedVariables
 from taskweaver_ext.conversation import PostId, Round, RoundId
-from taskweaver_ext.errors import ConfigError
-from taskweaver_ext.events.emitter import SessionEventEmitter
-from taskweaver_ext.events.extras import (
-    FolderExtra,
-    QuestionId,
-    QuestionOutcome,
-)
+from taskweaver_ext.events.extras import QuestionId, QuestionOutcome
 from taskweaver_ext.events.questions import Questions
 from taskweaver_ext.events.types import SessionEventHandler, SessionEventType
 from taskweaver_ext.plugins.registry import PluginEntry
 from taskweaver_ext.roles.base.cancellation import Cancellation
-from taskweaver_ext.roles.base.role import Memory, RoleContext
-from taskweaver_ext.roles.base.token_count import TokenCounter
-from taskweaver_ext.session.blocks import BlockNumbers
-from taskweaver_ext.session.code_blocks import CodeBlocks
-from taskweaver_ext.session.continued import close_open_ends
 from taskweaver_ext.session.export.export import Exported, ExportFormat, export_session, format_of
-from taskweaver_ext.session.export.source import ExportSource
 from taskweaver_ext.session.files import SessionFile
 from taskweaver_ext.session.kernel import SessionKernel
 from taskweaver_ext.session.memory import KnownItem, SessionMemory
-from taskweaver_ext.session.open_folder import OpenFolder
 from taskweaver_ext.session.parts import SessionParts
-from taskweaver_ext.session.rebuilt import RebuiltSession
 from taskweaver_ext.session.requests import Requests
 from taskweaver_ext.session.rounds import Rounds
 from taskweaver_ext.session.saved import title_line
@@ -48,8 +33,7 @@ from taskweaver_ext.session.terminal_run import UseTerminal
 from taskweaver_ext.session.turns import SessionTurns
 from taskweaver_ext.session.variables import SessionVariables
 from taskweaver_ext.session.working_folder import FolderWish
-
-_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+from taskweaver_ext.session.workplace import Workplace
 
 
 class Session:
@@ -83,97 +67,53 @@ class Session:
             SessionError: Another process has the session open, or what is in the folder cannot be
                 continued.
         """
-        if not _SESSION_ID.fullmatch(session_id):
-            raise ConfigError(f"A session cannot be called {session_id!r}: letters, digits, -_. .")
-        config = parts.config
+        self._place = place = Workplace(session_id, parts, wish or FolderWish())
         self.session_id = session_id
-        self._folder = OpenFolder(
-            config.workspace.workspace_path / "sessions" / session_id,
-            session_id,
-            project=str(config.app_base_dir),
-            on_failure=lambda problem: self.emitter.emit_notice(problem),
-        )
-        past = self._folder.past
-        self.session_dir = self._folder.path
-        self._working = self._folder.choose_working_folder(wish or FolderWish())
-        self.cwd = self._working.path
-        self.epoch = self._folder.journal.epoch
+        self.session_dir = place.path
+        self.cwd = place.working.path
+        self.works_here = place.working.place == "here"
+        """Whether code works in a folder of the person's, not in one of the session's own."""
+        self.folder_problem = place.working.problem
+        """Why code does not work where it was expected to, and what to do; a notice says it."""
+        self.epoch = place.epoch
         """Counts the processes that have worked on the session; with the number of an event, it
         names that event for ever."""
-        numbers = BlockNumbers(past.block_count)
-        self.emitter = SessionEventEmitter(
-            self._folder.journal,
-            announce=numbers.announce,
-            max_kept_bytes=parts.kept_event_bytes,
-        )
-        self.code_blocks = CodeBlocks(self.session_dir, numbers, self.emitter.events)
+        self.emitter = place.emitter
+        self.code_blocks = place.code_blocks
         """The code of the session by number: what is written, typed, and proposed in answers."""
-        self.usage = TokenCounter()
+        self._on_end = on_end
         self._cancellation = Cancellation()
+        self._turns = turns = SessionTurns(session_id, self._cancellation, self._end)
         self.questions = Questions(self.emitter, lambda: self._cancellation.is_requested)
         """What a person is asked; `answer` closes one."""
         self.approval = approval or Approval()
         self.approval.questions = self.questions
-        self._turns = SessionTurns(session_id, self._cancellation, self._end)
-        auto_send = config.session.auto_send
-        self.settings = SessionSettings(
-            self.approval, auto_send, self.emitter, self._turns.require_open
-        )
+        auto_send = parts.config.session.auto_send
+        self.settings = SessionSettings(self.approval, auto_send, self.emitter, turns.require_open)
         """What a person can change while the session lives."""
-        self._on_end = on_end
-        context = RoleContext(
-            session_id=session_id,
-            session_dir=self.session_dir,
-            emitter=self.emitter,
-            config=config,
-            find_model=parts.find_model,
-            cancellation=self._cancellation,
-            usage=self.usage,
-            redactor=parts.environment.redactor,
-            traces=parts.traces,
-            block_number=self.code_blocks.number_of,
-        )
         try:
-            self._team = Team(parts, context, self.cwd, self.questions, self.approval)
+            self._team = team = Team(
+                session_id, parts, place, self._cancellation, self.questions, self.approval
+            )
         except BaseException:
-            self._folder.close()
+            place.close()
             raise
-        executor = self._team.executor
-        self.kernel = SessionKernel(parts.environment, session_id, executor.start_meanwhile)
+        self.usage = team.usage
+        """What models have cost in the whole session."""
+        self.kernel = SessionKernel(parts.environment, session_id, team.executor.start_meanwhile)
         """Completes and explains Python code, and shows what the kernel holds and does."""
-        self._memory = SessionMemory(past, self.emitter, self._team.forget)
-        self._files = SessionFiles(self.cwd, self._turns, self._memory, self.emitter)
-        self._variables = SessionVariables(
-            self.session_dir, executor, self._turns, self._memory, self.emitter
-        )
-        rounds = Rounds(context, self._team.roles, executor, self.questions, self._memory)
-        sharing = RunSharing(self.settings, self._memory, rounds)
-        self._requests = Requests(self._turns, self.emitter, rounds, sharing, self._files)
-        self.emitter.emit_session_event(SessionEventType.session_start, "Session started")
-        self._say_where_code_works(past)
-        for problem in filter(None, (self._folder.problem, self.folder_problem)):
-            self.emitter.emit_notice(problem)
-        self._go_on_from(past)
-
-    @property
-    def works_here(self) -> bool:
-        """Whether code works in a folder of the person's, not in one of the session's own."""
-        return self._working.place == "here"
-
-    @property
-    def folder_problem(self) -> str:
-        """Why code does not work where it was expected to, and what to do; a notice says it."""
-        return self._working.problem
-
-    @property
-    def rounds(self) -> list[Round]:
+        self._memory = memory = SessionMemory(place.past, self.emitter, team.forget)
+        self.rounds = memory.rounds
         """All that was said and run, oldest first."""
-        return self._memory.rounds
-
-    @property
-    def memory(self) -> Memory:
+        self.memory = memory.known
         """What the roles know."""
-        return self._memory.known
+        self._files = SessionFiles(self.cwd, turns, memory, self.emitter)
+        self._variables = SessionVariables(place.path, team.executor, turns, memory, self.emitter)
+        rounds = Rounds(team.context, team.roles, team.executor, self.questions, memory)
+        sharing = RunSharing(self.settings, memory, rounds)
+        self._requests = Requests(turns, self.emitter, rounds, sharing, self._files)
+        place.announce()
+        self._go_on()
 
     @property
     def context_blocks(self) -> tuple[str, ...]:
@@ -421,17 +361,10 @@ class Session:
             ConfigError: The format is unknown, the file is there already, or something is missing.
             SessionError: It cannot be written.
         """
-        path = Path(path)
-        source = ExportSource(
-            session_id=self.session_id,
-            folder=self.session_dir,
-            read=self.emitter.events,
-            folders=tuple(self._folder.past.folders),
-        )
         return export_session(
-            source,
-            path,
-            to or format_of(path),
+            self._place.export_source(),
+            Path(path),
+            to or format_of(Path(path)),
             replaces=replaces,
             with_files=with_files,
             with_variables=with_variables,
@@ -445,20 +378,10 @@ class Session:
         """
         self._turns.stop(is_called_back=self.emitter.is_calling_here)
 
-    def _say_where_code_works(self, past: RebuiltSession) -> None:
-        """Have a later process, and everybody who listens, know the folder if it is another."""
-        folder = self.cwd if self.works_here else None
-        if folder != past.folders[-1]:
-            past.folders.append(folder)
-            details: FolderExtra = {"place": self._working.place}
-            self.emitter.emit_session_event(SessionEventType.session_folder, str(self.cwd), details)
-
-    def _go_on_from(self, past: RebuiltSession) -> None:
+    def _go_on(self) -> None:
         """Take up what an earlier process has left, if one has."""
-        self._team.restore(past.role_memories)
-        if past.usage is not None:
-            self.usage.restore(past.usage)
-        close_open_ends(past, self.emitter)
+        past = self._place.past
+        self._team.go_on_from(past)
         if lost := self.settings.go_on_from(past.settings):
             self.emitter.emit_notice(lost)
         if past.has_variables:
@@ -471,6 +394,6 @@ class Session:
             self._team.close()
             self.emitter.emit_session_event(SessionEventType.session_end, "Session ended")
         finally:
-            self._folder.close()
+            self._place.close()
             if self._on_end is not None:
                 self._on_end(self)

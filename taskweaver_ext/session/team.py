@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from pathlib import Path
 
 from taskweaver_ext.approval import Approval
 from taskweaver_ext.closing import Closeable
-from taskweaver_ext.conversation import RoleName, RoundId
+from taskweaver_ext.conversation import RoundId
 from taskweaver_ext.events.questions import Questions
-from taskweaver_ext.roles.base.role import Role, RoleContext, RoleMemory
+from taskweaver_ext.roles.base.cancellation import Cancellation
+from taskweaver_ext.roles.base.role import Role, RoleContext
+from taskweaver_ext.roles.base.token_count import TokenCounter
 from taskweaver_ext.session.parts import SessionParts, make_executor, make_roles
+from taskweaver_ext.session.rebuilt import RebuiltSession
+from taskweaver_ext.session.workplace import Workplace
 
 _logger = logging.getLogger(__name__)
 
@@ -21,9 +23,10 @@ class Team(Closeable):
 
     def __init__(
         self,
+        session_id: str,
         parts: SessionParts,
-        context: RoleContext,
-        cwd: Path,
+        place: Workplace,
+        cancellation: Cancellation,
         questions: Questions,
         approval: Approval,
     ) -> None:
@@ -32,15 +35,31 @@ class Team(Closeable):
         Raises:
             ConfigError: A role is unknown, or they do not fit together.
         """
-        self.executor = make_executor(parts, context, cwd, questions)
-        self.roles = make_roles(parts, context, self.executor, approval)
+        self.usage = TokenCounter()
+        """What models have cost in the whole session."""
+        self.context = RoleContext(
+            session_id=session_id,
+            session_dir=place.path,
+            emitter=place.emitter,
+            config=parts.config,
+            find_model=parts.find_model,
+            cancellation=cancellation,
+            usage=self.usage,
+            redactor=parts.environment.redactor,
+            traces=parts.traces,
+            block_number=place.code_blocks.number_of,
+        )
+        self.executor = make_executor(parts, self.context, place.working.path, questions)
+        self.roles = make_roles(parts, self.context, self.executor, approval)
         """By alias; the first of them hears the person."""
 
-    def restore(self, memories: Mapping[RoleName, RoleMemory]) -> None:
-        """Have the roles go on with what they knew in an earlier process."""
-        for alias, memory in memories.items():
+    def go_on_from(self, past: RebuiltSession) -> None:
+        """Have the roles go on with what they knew, and had cost, in an earlier process."""
+        for alias, memory in past.role_memories.items():
             if alias in self.roles:
                 self.roles[alias].restore(memory)
+        if past.usage is not None:
+            self.usage.restore(past.usage)
 
     def forget(self, round_ids: set[RoundId]) -> None:
         """Have the roles let go of what they have made of rounds that are no longer the same."""
