@@ -6,9 +6,6 @@ and a working directory. What a session is made of is in `ces/sessions/kernel_se
 
 from __future__ import annotations
 
-import math
-import numbers
-import os
 import threading
 import uuid
 import warnings
@@ -25,6 +22,7 @@ from taskweaver_ext.ces.execution.executor import (
     OnInput,
     OnOutput,
     RunOptions,
+    check_seconds,
     new_execution_id,
 )
 from taskweaver_ext.ces.execution.late_output import OnLateOutput
@@ -37,15 +35,15 @@ from taskweaver_ext.ces.kernels.client.tracing import traced
 from taskweaver_ext.ces.kernels.modes import (
     KERNEL_MODES,
     EnvMode,
-    KernelSource,
     KernelSourceSettings,
 )
 from taskweaver_ext.ces.programs.site import ProgramSite
 from taskweaver_ext.ces.sandbox.sandbox import can_guard
-from taskweaver_ext.ces.sessions.kernel_looks import LOOK_SECONDS, MAX_CODE_CHARACTERS
+from taskweaver_ext.ces.sessions.kernel_looks import LOOK_SECONDS, cursor_in
 from taskweaver_ext.ces.sessions.kernel_pool import KernelPool
 from taskweaver_ext.ces.sessions.kernel_session import KernelSession
 from taskweaver_ext.ces.sessions.kernel_supervisor import MAX_DEATHS_IN_A_ROW
+from taskweaver_ext.ces.sessions.open_sessions import OpenSessions
 from taskweaver_ext.ces.sessions.session_folder import SessionFolder, refuse_to_share
 from taskweaver_ext.ces.sessions.session_info import SessionInfo
 from taskweaver_ext.ces.sessions.startup_scripts import StartupScripts
@@ -61,7 +59,7 @@ from taskweaver_ext.config import variables
 from taskweaver_ext.config.loading import load_execution_service, load_sandbox
 from taskweaver_ext.config.sandbox import SandboxSettings
 from taskweaver_ext.config.settings import ExecutionServiceConfig
-from taskweaver_ext.errors import ConfigError, SessionError
+from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.machine.child_environment import EnvironmentRules, rules_of
 from taskweaver_ext.machine.forks import not_in_forks
 from taskweaver_ext.text.redaction import Redactor
@@ -150,12 +148,19 @@ class Environment(Closeable):
         self.env_mode = _mode_of(env_mode)
         self.redactor = redactor or None
         self.guard = guard and can_guard()
-        self._max_output_bytes = max_output_bytes
-        self._max_deaths_in_a_row = max_deaths_in_a_row
-        self._unresponsive_seconds = unresponsive_seconds
-        self._startup_scripts = StartupScripts(prelude, modules)
         self._tracing = variables.tracing()
-        self._pool = KernelPool(max_kernels, idle_seconds)
+        pool = KernelPool(max_kernels, idle_seconds)
+        self._make_session = partial(
+            KernelSession,
+            mode=self.env_mode,
+            pool=pool,
+            max_output_bytes=max_output_bytes,
+            startup_scripts=StartupScripts(prelude, modules),
+            max_deaths_in_a_row=max_deaths_in_a_row,
+            unresponsive_seconds=unresponsive_seconds,
+            traces_start=self._tracing.stages,
+            redactor=self.redactor,
+        )
         service = service or load_execution_service()
         self.env_rules = env_rules or rules_of(service)
         """Which of our variables local kernels, and programs of their sessions, see."""
@@ -178,14 +183,9 @@ class Environment(Closeable):
         self._mode = KERNEL_MODES[self.env_mode]
         self._prepare_own_cwd = partial(self._mode.prepare_own_cwd, settings)
         self._source = self._mode.open_source(settings)
-        self._sessions: dict[str, KernelSession] = {}
-        self._lock = threading.Lock()
-        self._is_closed = False
-        self._owner_pid = os.getpid()
+        self._sessions = OpenSessions(pool, self._source)
         # Nothing that lives on refers to the environment itself, or it would never be collected.
-        self._let_go = not_in_forks(
-            partial(_let_go, self._sessions, self._lock, self._pool, self._source)
-        )
+        self._let_go = not_in_forks(self._sessions.close)
         self._forgotten = weakref.finalize(
             self, not_in_forks(_close_forgotten), self.env_dir, self._let_go
         )
@@ -216,9 +216,7 @@ class Environment(Closeable):
             ConfigError: The working directory cannot be a sandbox's.
             KernelStartError: The kernel did not become ready.
         """
-        self._refuse_forks()
-        if self._is_closed:
-            raise SessionError("The environment has been closed. Open another to start sessions.")
+        self._sessions.require_open()
         folder = SessionFolder.prepare(
             self.env_dir, session_id, session_dir, cwd, prepare_own_cwd=self._prepare_own_cwd
         )
@@ -229,37 +227,17 @@ class Environment(Closeable):
             kernel = source.start(session_id, folder.cwd)
             return traced(kernel, session_id) if traces_messages else kernel
 
-        session = KernelSession(
-            session_id,
-            folder,
-            mode=self.env_mode,
-            start_kernel=start_kernel,
-            pool=self._pool,
-            on_late_output=on_late_output,
-            max_output_bytes=self._max_output_bytes,
-            startup_scripts=self._startup_scripts,
-            max_deaths_in_a_row=self._max_deaths_in_a_row,
-            unresponsive_seconds=self._unresponsive_seconds,
-            traces_start=self._tracing.stages,
-            redactor=self.redactor,
+        session = self._make_session(
+            session_id, folder, start_kernel=start_kernel, on_late_output=on_late_output
         )
-        with self._lock:
-            if self._is_closed:
-                raise SessionError("The environment was closed while a session started.")
-            if session_id in self._sessions:
-                raise SessionError(
-                    f"Session {session_id!r} is running already. Use it, or stop it first."
-                )
-            self._sessions[session_id] = session
+        self._sessions.add(session_id, session)
         if not wait:
             session.start_meanwhile()
             return
         try:
             session.start()
         except BaseException:
-            with self._lock:
-                if self._sessions.get(session_id) is session:  # it was not stopped meanwhile
-                    del self._sessions[session_id]
+            self._sessions.discard(session_id, session)
             session.stop()
             raise
 
@@ -312,8 +290,8 @@ class Environment(Closeable):
         """The same, as the layers above ask for it."""
         if not isinstance(code, str):
             raise TypeError(f"Code is a text, not {type(code).__name__}.")
-        _check_seconds("timeout", options.timeout)
-        return self._session(session_id).execute(code, options)
+        check_seconds("timeout", options.timeout)
+        return self._sessions.get(session_id).execute(code, options)
 
     def wait_for_kernel(self, session_id: str, *, token: CancellationToken | None = None) -> None:
         """Wait until a session's kernel is ready; one that is gone is replaced first.
@@ -323,7 +301,7 @@ class Environment(Closeable):
             KernelStartError: The kernel did not become ready.
             KernelDiedError: It died three times in a row.
         """
-        self._session(session_id).wait_for_kernel(token)
+        self._sessions.get(session_id).wait_for_kernel(token)
 
     def programs(self, session_id: str) -> AbstractContextManager[ProgramSite]:
         """Where shells and programs of a session run that has a container: inside of it.
@@ -335,12 +313,11 @@ class Environment(Closeable):
             SessionError: There is no such session.
             KernelError: Its container is gone, and another does not start.
         """
-        return self._session(session_id).programs()
+        return self._sessions.get(session_id).programs()
 
     def has_session(self, session_id: str) -> bool:
         """Whether a session was started and not stopped."""
-        with self._lock:
-            return session_id in self._sessions
+        return session_id in self._sessions
 
     def interrupt(self, session_id: str, kill_after: float | None = None) -> bool:
         """Interrupt what runs in a session, or is about to, if anything is; from any thread.
@@ -350,25 +327,22 @@ class Environment(Closeable):
         Returns:
             Whether there was anything; if not, nothing that comes later is interrupted for it.
         """
-        _check_seconds("kill_after", kill_after)
-        return self._session(session_id).interrupt(kill_after)
+        check_seconds("kill_after", kill_after)
+        return self._sessions.get(session_id).interrupt(kill_after)
 
     def restart_session(self, session_id: str) -> None:
         """Give a session a fresh kernel with its plugins; what runs is cancelled."""
-        self._session(session_id).restart()
+        self._sessions.get(session_id).restart()
 
     def stop_session(self, session_id: str) -> None:
         """Stop a session and everything it started; its folder stays."""
-        session = self._session(session_id)
-        with self._lock:
-            self._sessions.pop(session_id, None)
+        session = self._sessions.get(session_id)
+        self._sessions.discard(session_id, session)
         session.stop()
 
     def sessions(self) -> list[SessionInfo]:
         """What can be seen of all sessions now, in the order they were started."""
-        with self._lock:
-            sessions = list(self._sessions.values())
-        return [session.describe() for session in sessions]
+        return self._sessions.describe()
 
     def kernel_contents(
         self, session_id: str, *, token: CancellationToken | None = None
@@ -377,7 +351,7 @@ class Environment(Closeable):
 
         None when there is no kernel now, or it does not say. It waits for code that runs.
         """
-        return self._session(session_id).contents(token)
+        return self._sessions.get(session_id).contents(token)
 
     def complete(
         self,
@@ -400,9 +374,9 @@ class Environment(Closeable):
             SessionError: There is no such session.
             TypeError, ValueError: The code is no text, or the cursor no place in it.
         """
-        _check_seconds("timeout", timeout)
-        place = _cursor_in(code, cursor)
-        return self._session(session_id).looks.complete(code, place, timeout)
+        check_seconds("timeout", timeout)
+        place = cursor_in(code, cursor)
+        return self._sessions.get(session_id).looks.complete(code, place, timeout)
 
     def inspect(
         self,
@@ -423,9 +397,9 @@ class Environment(Closeable):
             SessionError: There is no such session.
             TypeError, ValueError: The code is no text, or the cursor no place in it.
         """
-        _check_seconds("timeout", timeout)
-        place = _cursor_in(code, cursor)
-        return self._session(session_id).looks.inspect(code, place, detail, timeout)
+        check_seconds("timeout", timeout)
+        place = cursor_in(code, cursor)
+        return self._sessions.get(session_id).looks.inspect(code, place, detail, timeout)
 
     def peek(self, session_id: str, *, timeout: float = LOOK_SECONDS) -> KernelPeek:
         """The variables of a session's kernel, the line that runs and its memory, at this moment.
@@ -435,8 +409,8 @@ class Environment(Closeable):
         Raises:
             SessionError: There is no such session.
         """
-        _check_seconds("timeout", timeout)
-        return self._session(session_id).looks.peek(timeout)
+        check_seconds("timeout", timeout)
+        return self._sessions.get(session_id).looks.peek(timeout)
 
     def snapshot(
         self,
@@ -458,15 +432,8 @@ class Environment(Closeable):
             SessionError: There is no such session or no kernel, it does not answer, or the file
                 cannot be written.
         """
-        _check_seconds("timeout", timeout)
-        options = SnapshotOptions(
-            path=Path(path).absolute(),
-            key_folder=variables.key_folder(),
-            max_bytes=max_bytes,
-            seconds=timeout,
-            token=token or CancellationToken(),
-        )
-        return self._session(session_id).save_variables(options)
+        options = _snapshot_options(path, max_bytes, timeout, token)
+        return self._sessions.get(session_id).save_variables(options)
 
     def restore(
         self,
@@ -490,16 +457,8 @@ class Environment(Closeable):
             SessionError: There is no such session, or the file is not there, makes no sense or
                 cannot be trusted.
         """
-        _check_seconds("timeout", timeout)
-        options = SnapshotOptions(
-            path=Path(path).absolute(),
-            key_folder=variables.key_folder(),
-            max_bytes=max_bytes,
-            seconds=timeout,
-            trust=trust,
-            token=token or CancellationToken(),
-        )
-        return self._session(session_id).restore_variables(options)
+        options = _snapshot_options(path, max_bytes, timeout, token, trust=trust)
+        return self._sessions.get(session_id).restore_variables(options)
 
     def load_plugin(
         self,
@@ -516,77 +475,43 @@ class Environment(Closeable):
             PluginError: Its source raised, or registers no plugin.
             SessionError: There is no such session, or `interrupt` or the token ended the waiting.
         """
-        self._session(session_id).load_plugin(name, source, dict(config or {}), token)
+        self._sessions.get(session_id).load_plugin(name, source, dict(config or {}), token)
 
     def unload_plugin(self, session_id: str, name: str) -> None:
         """Take a plugin out of a session."""
-        self._session(session_id).unload_plugin(name)
+        self._sessions.get(session_id).unload_plugin(name)
 
     def test_plugin(self, session_id: str, name: str) -> None:
         """Run a loaded plugin's own tests; raises PluginError when one fails."""
-        self._session(session_id).test_plugin(name)
+        self._sessions.get(session_id).test_plugin(name)
 
     def update_session_var(self, session_id: str, variables: Mapping[str, str]) -> None:
         """Set variables that plugins read with `ctx.get_session_var`."""
-        self._session(session_id).update_variables(variables)
+        self._sessions.get(session_id).update_variables(variables)
 
     def close(self) -> None:
         """Stop every session and let go of everything; in a fork of our process, do nothing."""
-        self._is_closed = True
         self._forgotten.detach()
         self._let_go()
 
-    def _refuse_forks(self) -> None:
-        if os.getpid() != self._owner_pid:
-            raise SessionError(
-                f"This environment was opened by process {self._owner_pid}, of which this one is"
-                " a fork, and kernels cannot be shared. Open another Environment here."
-            )
 
-    def _session(self, session_id: str) -> KernelSession:
-        self._refuse_forks()
-        with self._lock:
-            session = self._sessions.get(session_id)
-        if session is None:
-            raise SessionError(
-                f"There is no session {session_id!r}: it was never started, or has been stopped."
-                " Call start_session first."
-            )
-        return session
-
-
-def _check_seconds(name: str, seconds: object) -> None:
-    """Refuse what is no number here, where the caller sees it, and not where the kernel is read."""
-    if seconds is not None and (not isinstance(seconds, numbers.Real) or math.isnan(seconds)):
-        raise TypeError(f"{name} is a number of seconds or None, not {seconds!r}.")
-
-
-def _cursor_in(code: object, cursor: int | None) -> int:
-    if not isinstance(code, str):
-        raise TypeError(f"Code is a text, not {type(code).__name__}.")
-    if len(code) > MAX_CODE_CHARACTERS:
-        raise ValueError(f"Code of more than {MAX_CODE_CHARACTERS:,} characters is not looked at.")
-    if cursor is None:
-        return len(code)
-    if not 0 <= cursor <= len(code):
-        raise ValueError(f"The cursor is a place in the code, 0 to {len(code)}, not {cursor!r}.")
-    return cursor
-
-
-def _let_go(
-    sessions: dict[str, KernelSession],
-    lock: threading.Lock,
-    pool: KernelPool,
-    source: KernelSource,
-) -> None:
-    """Stop everything that belongs to an environment."""
-    with lock:
-        open_sessions = list(sessions.values())
-        sessions.clear()
-    pool.close()
-    for session in open_sessions:
-        session.stop()
-    source.close()
+def _snapshot_options(
+    path: str | Path,
+    max_bytes: int,
+    timeout: float,
+    token: CancellationToken | None,
+    *,
+    trust: bool = False,
+) -> SnapshotOptions:
+    check_seconds("timeout", timeout)
+    return SnapshotOptions(
+        path=Path(path).absolute(),
+        key_folder=variables.key_folder(),
+        max_bytes=max_bytes,
+        seconds=timeout,
+        trust=trust,
+        token=token or CancellationToken(),
+    )
 
 
 def _close_forgotten(env_dir: Path, let_go: Callable[[], None]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 import re
 import uuid
 from abc import abstractmethod
@@ -104,3 +106,9 @@ class Executor(Closeable):
         Returns:
             Whether there was anything; if not, nothing that comes later is stopped for it.
         """
+
+
+def check_seconds(name: str, seconds: object) -> None:
+    """Refuse what is no number where the caller sees it, and not where the kernel is read."""
+    if seconds is not None and (not isinstance(seconds, numbers.Real) or math.isnan(seconds)):
+        raise TypeError(f"{name} is a number of seconds or None, not {seconds!r}.")

@@ -111,3 +111,16 @@ class KernelLooks:
         if starts_kernel or self._describe().state == "starting":
             return LookFailedError("starting", "The kernel is not ready yet; ask again.")
         return LookFailedError("no_kernel", "There is no kernel; the next execution starts one.")
+
+
+def cursor_in(code: object, cursor: int | None) -> int:
+    """Return the place in code that is meant, by default its end; raises TypeError, ValueError."""
+    if not isinstance(code, str):
+        raise TypeError(f"Code is a text, not {type(code).__name__}.")
+    if len(code) > MAX_CODE_CHARACTERS:
+        raise ValueError(f"Code of more than {MAX_CODE_CHARACTERS:,} characters is not looked at.")
+    if cursor is None:
+        return len(code)
+    if not 0 <= cursor <= len(code):
+        raise ValueError(f"The cursor is a place in the code, 0 to {len(code)}, not {cursor!r}.")
+    return cursor
