@@ -102,6 +102,11 @@ def test_no_text_is_cut_off_at_twice_its_size_or_on_a_phone(open_page: OpenPage)
     for width, height in ((640, 400), (390, 844), (320, 640)):  # 640: 1280 at 200 %
         page.set_viewport_size({"width": width, "height": height})
         assert page.evaluate(CUT_OFF) == []
+        for name in ("Details", "Sessions"):
+            opener = page.get_by_role("button", name=name, exact=True)
+            opener.click()
+            assert page.evaluate(CUT_OFF) == []
+            opener.click()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
