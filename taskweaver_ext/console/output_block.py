@@ -8,11 +8,11 @@ what is hidden from the record.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 
 from taskweaver_ext.ces.execution.results import StreamName
+from taskweaver_ext.console.long_lines import LongLine, LongLines, beginning_of
 from taskweaver_ext.console.markdown import Drawing
 from taskweaver_ext.console.markdown_stream import MarkdownStream
 from taskweaver_ext.console.open_items import Item, OpenItems
@@ -49,7 +49,6 @@ _LONGEST_LINE = 1 << 16
 _HEADING_CHARS = 75
 _HEADING_END = "Traceback (most recent call last)"
 _MAX_MISSING = 20
-_COLOR = re.compile("(\x1b\\[[0-9;:]*m)")
 FRAMES: Mapping[StreamName, str] = {"stdout": OUTPUT, "stderr": ERROR_OUTPUT}
 _COLORS: dict[StreamName, str] = {"stdout": "", "stderr": RED}
 
@@ -156,6 +155,7 @@ class OutputBlock:
     def break_line(self, stream: StreamName) -> list[str]:
         """Return the rows of a line that is not complete; what follows begins another."""
         rows = self._receive(stream, self._folders[stream].close())
+        rows += self._finish(self._open.add_lines(stream, self._long_lines[stream].close()))
         return rows + (self._end_markdown() if stream == "stdout" else [])
 
     def close(self) -> list[str]:
@@ -202,6 +202,9 @@ class OutputBlock:
             stream: LineFolder(self._painter.has_color, max_line_chars=self._line_chars)
             for stream in ("stdout", "stderr")
         }
+        self._long_lines: dict[StreamName, LongLines] = {
+            stream: LongLines() for stream in self._folders
+        }
         self._markdown = MarkdownStream(self._drawing) if self._is_markdown else None
 
     @property
@@ -225,6 +228,8 @@ class OutputBlock:
                 lines = [row for line in lines for row in self._markdown.feed(line)]
             else:
                 rows = self._end_markdown()
+        elif self._is_preview:
+            lines = self._long_lines[stream].feed(lines)
         return rows + self._finish(self._open.add_lines(stream, lines))
 
     def _end_markdown(self) -> list[str]:
@@ -267,9 +272,10 @@ class OutputBlock:
 
     def _previewed(self, stream: StreamName, line: str, *, is_prose: bool = False) -> list[str]:
         """The rows of a line, or of its beginning where it is very long."""
-        if not self._is_preview or len(line) <= MAX_LINE_CHARS:
+        is_long = len(line) > MAX_LINE_CHARS or isinstance(line, LongLine)
+        if not (self._is_preview and is_long):
             return self._framed(stream, line, is_prose=is_prose)
-        start, hidden = _cut(line, MAX_LINE_CHARS)
+        start, hidden = beginning_of(line, MAX_LINE_CHARS)
         return self._framed(stream, start) + self._notice(hidden, "characters")
 
     def _framed(self, stream: StreamName, line: str, *, is_prose: bool = False) -> list[str]:
@@ -311,21 +317,6 @@ def framed_output(
         color=color,
         is_prose=is_prose,
     )
-
-
-def _cut(line: str, max_chars: int) -> tuple[str, int]:
-    """Return the beginning of a line with its colours, and how many characters are left out."""
-    kept: list[str] = []
-    room = max_chars
-    hidden = 0
-    for piece in _COLOR.split(line):
-        if piece.startswith("\x1b"):
-            kept.append(piece)
-        else:
-            kept.append(piece[:room])
-            hidden += len(piece[room:])
-            room -= len(kept[-1])
-    return "".join(kept), hidden
 
 
 def _fit_heading(line: str, width: int) -> str:

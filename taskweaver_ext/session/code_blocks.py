@@ -23,6 +23,7 @@ from taskweaver_ext.session.blocks.lines import (
     is_cleared_by,
     output_lines,
 )
+from taskweaver_ext.text.terminal import CutLine
 
 MAX_FOUND = 50
 """How many lines a search returns; of the others it says how many there are."""
@@ -68,16 +69,19 @@ class _SearchedBlock:
         self._max_found = max_found
         self._output = OutputLines()
         self._line = 0
+        self._goes_on = False
+        """Whether the next line is another piece of the one before."""
 
     def receive(self, event: TaskWeaverEvent) -> None:
         """Search the lines that an event completes."""
         if is_cleared_by(event):
-            self.found, self.more, self._line = [], 0, 0
+            self.found, self.more, self._line, self._goes_on = [], 0, 0, False
         lines = self._output.feed(event)
         if event.t is PostEventType.post_end:
             lines += self._output.close()
         for line in lines:
-            self._line += 1
+            self._line += not self._goes_on
+            self._goes_on = isinstance(line.text, CutLine)
             if self._text not in (line.text if self._has_capitals else line.text.lower()):
                 continue
             if len(self.found) < self._max_found:

@@ -162,6 +162,12 @@ class TerminalFilter:
         return RESET if is_open else ""
 
 
+class CutLine(str):
+    """A piece of a line that is longer than a folder keeps: it goes on in the next one."""
+
+    __slots__ = ()
+
+
 class LineFolder:
     """Keep the lines that may still change; release them once they are final.
 
@@ -278,7 +284,10 @@ class LineFolder:
             line = self._open[self._current]
             position = line.write(text, position, self._style, self._max_line_chars)
             if position < len(text):  # it is full: what follows begins another
+                is_last = self._current == len(self._open) - 1
                 lines += _texts(self._open)
+                if is_last:
+                    lines[-1] = CutLine(lines[-1])
                 self._begin()
 
     def _end_line(self, lines: list[str]) -> None:

@@ -143,6 +143,25 @@ def test_of_a_very_long_line_the_beginning_stays(color: str) -> None:
     assert plain[-2:] == [" │   ⋯ 1,000 more characters: /expand 3", " │   next"]
 
 
+@pytest.mark.parametrize("piece", [1000, 65_536, 3_000_000])
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_preview_counts_what_is_left_out_of_a_line_that_is_too_long_to_be_kept(
+    piece: int, end: str
+) -> None:
+    block = OutputBlock(105, PLAIN, number=3, preview_lines=20)
+    text = "first\n" + "x" * 3_000_000 + end
+
+    rows: list[str] = []
+    for at in range(0, len(text), piece):
+        rows += block.feed("stdout", text[at : at + piece])
+    rows += [*block.feed("stderr", "failed\n"), *block.close()]
+
+    long = [" │   " + "x" * 100] * (MAX_LINE_CHARS // 100)
+    long.append(" │   ⋯ 2,996,000 more characters: /expand 3")
+    failed = [" │ ! failed"]
+    assert rows == [" │   first", *(long + failed if end else failed + long)]
+
+
 def test_live_rows_never_outgrow_the_screen() -> None:
     block = OutputBlock(30, PLAIN, preview_lines=10)
     block.feed("stdout", "".join(f"{'wide ' * 30}{n}\n" for n in range(100)))
@@ -164,7 +183,7 @@ def test_ten_megabytes_without_a_newline_stay_small() -> None:
         assert all(len(row) <= 80 for row in live)
     rows += len(block.close())
 
-    assert rows <= 10 * (MAX_LINE_CHARS // 75 + 2) + 1
+    assert rows <= MAX_LINE_CHARS // 75 + 3
 
 
 HOSTILE = st.sampled_from(

@@ -220,3 +220,12 @@ def test_a_search_finds_lines_with_their_places_and_counts_the_rest(app: TaskWea
     assert session.code_blocks.find("ROW") == ([], 0), "capitals count where there are any"
     with pytest.raises(SessionError, match="no block 7"):
         session.code_blocks.find("row", 7)
+
+
+def test_a_search_counts_a_line_that_is_too_long_to_be_kept_as_one(app: TaskWeaverApp) -> None:
+    session = app.get_session()
+    session.run_code("python", "print('x' * 300_000)\nprint('here')")
+
+    [found], _more = session.code_blocks.find("here")
+
+    assert found.line == 2
