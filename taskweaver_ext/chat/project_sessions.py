@@ -69,6 +69,10 @@ class ProjectSessions:
         """Return the command that continues a session another time, from the same folder."""
         return f"{self._program} chat{self._project_option} --resume {session.session_id}"
 
+    def how_to_show(self, session: Session) -> str:
+        """Return the command that shows all of a session, from the same folder."""
+        return f"{self._program} sessions show{self._project_option} {session.session_id}"
+
     def how_to_get_variables(self, session: Session, has_snapshot: bool) -> str:
         """Return in a line how the variables of a continued session can be had again."""
         replay = f"{self._program} sessions replay{self._project_option} {session.session_id}"

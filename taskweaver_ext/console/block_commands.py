@@ -7,6 +7,7 @@ as near as those on the screen.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from taskweaver_ext.chat.requests import input_line
 from taskweaver_ext.console.block_status import block_label, status_text
@@ -22,6 +23,7 @@ from taskweaver_ext.console.request_runner import RequestRunner
 from taskweaver_ext.console.rows import DIM, YELLOW, clip
 from taskweaver_ext.session.blocks import TERMINAL
 from taskweaver_ext.session.code_blocks import CodeBlock, FoundLine
+from taskweaver_ext.text.terminal import CutLine
 
 MAX_COPIED_BYTES = 50_000
 """What terminals take for the clipboard at once, at least."""
@@ -88,17 +90,10 @@ class BlockCommands:
         block = self._block(arguments, "/show [NUMBER] shows a block of code.")
         transcript = self._display.transcript
         transcript.show_code(block_label(block.number, block.language), block.language, block.code)
-        width, painter = self._display.size[0], transcript.painter
-        preview = OutputBlock(width, painter, number=block.number, preview_lines=OWN_PREVIEW_LINES)
-        if not block.is_proposed:
-            lines = self._runner.session.code_blocks.lines(block.number, keep_colors=True)
-            rows = (preview.feed(line.stream, line.text + "\n") for line in lines)
-            if "\n" in block.code.strip():
-                transcript.rows.append(painter.paint(" ├─► [output]", DIM))
-            self._display.draw()
-            if not self._display.show_long(rows):
-                return
-        transcript.rows += preview.close()
+        painter = transcript.painter
+        self._display.draw()
+        if not block.is_proposed and not self._display.show_long(self._output(block)):
+            return
         text, color = status_text(
             block.number, block.status, seconds=block.duration_seconds, repeats=block.repeats
         )
@@ -106,6 +101,19 @@ class BlockCommands:
         row = painter.paint(" ╰──● ", DIM) + painter.paint(text, color)
         transcript.rows.append(row + painter.paint(f" · by {who}", DIM))
         self._display.draw()
+
+    def _output(self, block: CodeBlock) -> Iterator[list[str]]:
+        """The rows of a preview, below a heading where there are any and the code is long."""
+        painter = self._display.transcript.painter
+        preview = OutputBlock(
+            self._display.width, painter, number=block.number, preview_lines=OWN_PREVIEW_LINES
+        )
+        lines = self._runner.session.code_blocks.lines(block.number, keep_colors=True)
+        fed = (preview.feed(line.stream, _with_end(line.text)) for line in lines)
+        heading = [painter.paint(" ├─► [output]", DIM)] if "\n" in block.code.strip() else []
+        for rows in chain(fed, map(OutputBlock.close, [preview])):
+            yield heading + rows if rows else []
+            heading = [] if rows else heading
 
     def expand(self, arguments: str) -> None:
         """Show all that a block has written."""
@@ -181,6 +189,10 @@ def _number(arguments: str, usage: str) -> int | None:
     if word and not (word.isdecimal() and len(word) < 10):
         raise UsageError(usage)
     return int(word) if word else None
+
+
+def _with_end(text: str) -> str:
+    return text if isinstance(text, CutLine) else text + "\n"
 
 
 def _lines(code: str) -> str:

@@ -108,8 +108,7 @@ class Display:
 
     def draw(self) -> None:
         """Bring the screen up to date."""
-        width, height = self._screen.size()
-        self.transcript.resize(width, height)
+        self.measure()
         is_live = self._has_spinner and not self._has_ended and self._asked is None
         if not is_live:
             self.transcript.settle()
@@ -118,6 +117,10 @@ class Display:
         self._drawn_at = time.monotonic()
         self._is_stale = False
         self._is_light, self._new_chars = True, 0
+
+    def measure(self) -> None:
+        """Make rows for the size that the screen has now."""
+        self.transcript.resize(*self._screen.size())
 
     def settle(self) -> None:
         """Show all that is left, and no live rows."""
@@ -151,6 +154,7 @@ class Display:
 
     def say(self, text: str, *, color: str = "", indent: int = 0) -> None:
         """Show something of our own at once; for the thread that owns the terminal."""
+        self.measure()
         self.transcript.say(text, color=color, indent=indent)
         self.draw()
 
@@ -256,7 +260,7 @@ class Display:
         match item:
             case TaskWeaverEvent():
                 self._weigh(item)
-                self.transcript.resize(*self._screen.size())  # its rows are made for good
+                self.measure()  # its rows are made for good
                 self.transcript.handle(item)
                 if _ends_execution(item):
                     self._withdraw_question()

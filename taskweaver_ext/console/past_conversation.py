@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from taskweaver_ext.chat.requests import input_line, prefix_width
 from taskweaver_ext.console.display import Display
 from taskweaver_ext.console.rows import BOLD, DIM, RED, YELLOW
 from taskweaver_ext.console.transcript import Transcript
@@ -30,12 +31,17 @@ SHOWN_ROUNDS = 3
 MAX_SHOWN_EVENTS = 20_000
 """Beyond that, what code wrote is not shown again: it would take long, and roll off the screen."""
 
-_PREFIXES = {"python": "> ", "bash": "! "}
+_PROMPT = "You ▸ "
+_CONTINUATION = "… "
 _WITHOUT_TEXT = {"approved": "(approved)", "refused": "(refused)", "cancelled": "(not answered)"}
 
 
-def show_end_of(saved: SavedSession, display: Display) -> None:
-    """Show the last rounds of a session; for the thread that owns the terminal."""
+def show_end_of(saved: SavedSession, display: Display, how_to_show: str) -> None:
+    """Show the last rounds of a session; for the thread that owns the terminal.
+
+    Args:
+        how_to_show: The command that shows all of them.
+    """
     past = PastConversation(display.transcript)
     starts = saved.round_starts()
     if not starts:
@@ -43,8 +49,8 @@ def show_end_of(saved: SavedSession, display: Display) -> None:
     first = starts[-SHOWN_ROUNDS:][0]
     earlier = len(starts[:-SHOWN_ROUNDS])
     if earlier:
-        where = f"taskweaver-ext sessions show {saved.session_id}"
-        past.transcript.say(f"({earlier} earlier requests: {where})", color=DIM)
+        requests = f"{earlier} earlier request{'s' if earlier > 1 else ''}"
+        past.transcript.say_command(f"{requests}:", how_to_show, color=DIM)
     has_output = saved.last_seq() - first <= MAX_SHOWN_EVENTS
     for event in saved.events(after=first - 1, with_output=has_output):
         past.handle(event)
@@ -98,12 +104,14 @@ class PastConversation(SessionEventHandlerBase):
         if self._typed and type is PostEventType.post_attachment_update:
             kind = cast(AttachmentExtra, extra)["type"]
             if kind is AttachmentType.reply_type:
-                self._show_typed(_PREFIXES.get(msg, f"[{msg}] ") + self._typed)
+                self._show_typed(input_line(msg, self._typed) or f"[{msg}] {self._typed}")
                 self._typed = ""
         self.transcript.handle_post(type, msg, extra, post_id, round_id)
 
     def _show_typed(self, text: str) -> None:
-        self.transcript.say(f"You ▸ {text}", color=BOLD)
+        cells = len(_PROMPT) + prefix_width(text)
+        lines = text.replace("\n", f"\n{_CONTINUATION:>{cells}}")
+        self.transcript.say(f"{_PROMPT}{lines}", color=BOLD)
 
     def _show_answer(self, extra: AnsweredExtra) -> None:
         question = self._questions.pop(extra["question_id"], None)

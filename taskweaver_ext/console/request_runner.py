@@ -113,8 +113,9 @@ class RequestRunner:
         return self._stop_count > 0
 
     def begin_request(self) -> None:
-        """Let a Ctrl-C of before count no more."""
+        """Let a Ctrl-C of before count no more, nor the size that the screen had."""
         self._stop_count = 0
+        self.display.measure()
 
     def ask_agent(self, request: str) -> Round:
         """Let the agent answer a request."""
@@ -265,12 +266,14 @@ class RequestRunner:
         """Say what continues the session another time, if there is anything to be continued."""
         if self.session.rounds and not self.is_abandoned:
             how = self.source.how_to_resume(self.session)
-            self.display.say(f"Continue with: {how}", color=DIM)
+            self.display.transcript.say_command("Continue with:", how, color=DIM)
+            self.display.draw()
 
     def show_past(self) -> None:
         """Show a person the end of the conversation that the session has had."""
         if self._can_ask:
-            show_end_of(SavedSession(self.session.session_dir), self.display)
+            how = self.source.how_to_show(self.session)
+            show_end_of(SavedSession(self.session.session_dir), self.display, how)
 
     def begin_session(self, resume: str | None = None) -> None:
         """Put a new session in the place of this one, or continue another one there.

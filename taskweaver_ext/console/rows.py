@@ -32,6 +32,9 @@ _TAB_WIDTH = 8
 _RESET = "\x1b[0m"
 _MAX_PATH_CHARS = 4096
 _FRAME_LIKE = re.compile("[\\s\u2500-\u25ff\u2800-\u28ff]")
+_COMMAND = re.compile("`[^`]{1,1000}`")
+_JOINED = "\0"
+"""Stands for a space at which a line is not cut; no text that is shown has one."""
 _COLOR = re.compile("(\x1b\\[[0-9;:]*m)")
 
 
@@ -70,7 +73,7 @@ def framed(
     Both count as one cell per character. Rows are at least a few cells wide, also on a
     screen too narrow for that. Prose, which has no colours, is cut between words; a longer word
     is not cut at all where it has no frame, or is a path: that has rows of its own, without a
-    frame, so that the user can copy it whole.
+    frame, so that the user can copy it whole. So has a command in `backquotes`, without a frame.
     """
     content_width = max(4, width - max(len(first), len(rest)))
     rest_color = first_color if rest == first else DIM
@@ -89,7 +92,7 @@ def framed(
 def _prose(line: str, width: int, frame: str) -> list[str]:
     """Cut prose between words; a path that is too long for a frame gets rows without one."""
     if not frame:
-        return wrap_words(line, width, cuts_words=False)
+        return _wrap_around_commands(line, width)
     rows: list[str] = []
     for row in wrap_words(line, width, cuts_words=False):
         if cell_width(row) <= width:
@@ -99,6 +102,13 @@ def _prose(line: str, width: int, frame: str) -> list[str]:
         else:
             rows += wrap(row, width)
     return rows
+
+
+def _wrap_around_commands(line: str, width: int) -> list[str]:
+    """Cut prose between words; each of its commands in backquotes counts as one."""
+    joined = _COMMAND.sub(lambda command: command[0].replace(" ", _JOINED), line)
+    rows = wrap_words(joined, width, cuts_words=False)
+    return [row.replace(_JOINED, " ") for row in rows]
 
 
 def _is_path(word: str) -> bool:

@@ -11,6 +11,8 @@ from typing import Literal, cast
 
 from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.ces.execution.results import StreamName
+from taskweaver_ext.ces.programs.languages import find_language
+from taskweaver_ext.chat.requests import input_line
 from taskweaver_ext.console.answer_view import AnswerView
 from taskweaver_ext.console.block_status import status_text
 from taskweaver_ext.console.frame import Frame
@@ -26,7 +28,16 @@ from taskweaver_ext.console.pictures import MAX_ROWS, PictureDrawer
 from taskweaver_ext.console.plan_filter import PlanFilter
 from taskweaver_ext.console.post_view import PostView
 from taskweaver_ext.console.rich_display import DisplayView
-from taskweaver_ext.console.rows import DIM, NO_LIMIT, YELLOW, Painter, UnframedRow, clip, framed
+from taskweaver_ext.console.rows import (
+    DIM,
+    NO_LIMIT,
+    YELLOW,
+    Painter,
+    UnframedRow,
+    cell_width,
+    clip,
+    framed,
+)
 from taskweaver_ext.conversation import PostId, RoleName, RoundId
 from taskweaver_ext.events.extras import (
     AttachmentExtra,
@@ -216,12 +227,26 @@ class Transcript(SessionEventHandlerBase):
     def say(self, text: str, *, color: str = "", indent: int = 0) -> None:
         """Show something of our own; rows that a long line goes on in are indented."""
         self._late.end_frame()
-        rest = " " * indent
         for line in message_text(text).split("\n"):
             rows = framed(
-                line, self._width, self.painter, first="", rest=rest, color=color, is_prose=True
+                line[indent:],
+                self._width,
+                self.painter,
+                first=line[:indent],
+                rest=" " * indent,
+                first_color=color,
+                color=color,
+                is_prose=True,
             )
             self.rows += map(UnframedRow, rows)
+
+    def say_command(self, words: str, command: str, *, color: str = "") -> None:
+        """Show a command behind some words, or below them, so that it can be copied whole."""
+        if len(words) + 1 + cell_width(command) <= self._width:
+            self.say(f"{words} {command}", color=color)
+            return
+        self.say(words, color=color)
+        self.rows.append(UnframedRow(self.painter.paint(message_text(command), color)))
 
     def show_approval(self, request: ApprovalRequest) -> None:
         """Say in the current post why the user has to decide about its code."""
@@ -272,7 +297,7 @@ class Transcript(SessionEventHandlerBase):
         number = extra["number"]
         text, color = status_text(number, "not_run")
         first = message_text(code).strip().partition("\n")[0]
-        how = f": /run {number}, /edit {number}" if self._can_expand else ""
+        how = f": {_what_can_be_done(number, extra['language'])}" if self._can_expand else ""
         row = clip(f" {text}{how}  {extra['language']}: {first}", self._width)
         self.rows.append(self.painter.paint(row, color))
 
@@ -337,3 +362,10 @@ class Transcript(SessionEventHandlerBase):
         ]
         text = " · ".join(message_text(part).replace("\n", " ") for part in parts if part)
         return self.painter.paint(clip(f" {spinner} {text}", self._width), DIM)
+
+
+def _what_can_be_done(number: int, language: str) -> str:
+    """The commands that make sense for code that an answer proposes."""
+    commands = ["/run"] if find_language(language) else []
+    commands.append("/edit" if input_line(language, "") else "/copy")
+    return ", ".join(f"{command} {number}" for command in commands)

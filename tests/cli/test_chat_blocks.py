@@ -257,3 +257,69 @@ def test_help_fits_one_screen(chat: ChatTerminal) -> None:
     assert not any("…" in line for line in screen)
     chat.press("/help export\r")
     chat.wait_for("/export [--force] FILE: as .ipynb")
+
+
+def test_an_answers_block_offers_only_what_can_be_done_with_it(project: Path) -> None:
+    blocks = "```json\n{}\n```\n\n```js\n1\n```\n\n```bash\nls\n```\n"
+    with chatting(project, answer(blocks)) as chat:
+        chat.press("show me\r")
+        chat.wait_for("tokens")
+
+        assert [line for line in lines_of(chat) if "not run" in line] == [
+            " [1] ○ not run: /copy 1  json: {}",
+            " [2] ○ not run: /run 2, /copy 2  javascript: 1",
+            " [3] ○ not run: /run 3, /edit 3  bash: ls",
+        ]
+
+
+def test_a_block_without_output_is_shown_without_a_heading_for_it(open_chat: OpenChat) -> None:
+    chat = open_chat()
+    for code_of_two_lines in ("x = 1\x1b\ry = 2\r", "x = 3\x1b\rprint('x', x)\r"):
+        chat.press(f"> {code_of_two_lines}")
+        chat.wait_for_last_line(PROMPT)
+    chat.press("/show 1\r")
+    chat.wait_for("[1] ✔ done · by you")
+    chat.press("/show 2\r")
+    chat.wait_for("[2] ✔ done · by you")
+
+    lines = lines_of(chat)
+    assert lines[lines.index(" ╰──● [1] ✔ done · by you") - 1] == " │   y = 2"
+    end = lines.index(" ╰──● [2] ✔ done · by you")
+    assert lines[end - 2 : end] == [" ├─► [output]", " │   x 3"]
+
+
+def test_what_is_said_after_a_resize_has_the_new_width(open_chat: OpenChat) -> None:
+    chat = open_chat(columns=40, rows=50)
+    chat.resize(80, 50)
+    chat.press("/help\r")
+    chat.wait_for("Blocks of code are known")
+
+    assert any(line.startswith("/run ") and " /load " in line for line in lines_of(chat))
+
+
+def test_a_session_that_is_continued_shows_what_was_typed_as_it_was(
+    open_chat: OpenChat, project: Path
+) -> None:
+    chat = open_chat()
+    chat.press("> def f():\rreturn 1\r\r")
+    chat.wait_for("[1] ✔ done")
+    chat.press("!! true\r")
+    chat.wait_for("[2] ✔ done")
+    for number in (3, 4):
+        chat.wait_for_last_line(PROMPT)
+        chat.press(f"/run {number - 2}\r")
+        chat.wait_for(f"[{number}] ✔ done")
+    assert chat.leave() == 0
+    resumed = open_chat("--resume", session_id := _session_id(chat), rows=50)
+    resumed.wait_for_last_line(PROMPT)
+
+    lines = lines_of(resumed)
+    assert any(line.startswith("1 earlier request:") for line in lines)
+    assert f"sessions show {session_id}" in "".join(resumed.screen.all_lines)
+    assert "You ▸ !! true" in lines
+    start = lines.index("You ▸ > def f():")
+    assert lines[start + 1] == "      …     return 1"
+
+
+def _session_id(chat: ChatTerminal) -> str:
+    return "".join(chat.screen.all_lines).rpartition("--resume ")[2].strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -367,3 +368,20 @@ def test_a_current_folder_that_is_gone_is_said_in_one_line(tmp_path: Path) -> No
         assert done.returncode == 2
         assert done.stderr.startswith("error: The current folder cannot be used")
         assert not gone.exists()
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_how_to_resume_can_be_copied_whole_on_a_narrow_terminal(
+    open_chat: OpenChat, columns: int
+) -> None:
+    chat = open_chat(columns=columns)
+    chat.press("> 6 * 7\r")
+    chat.wait_for("42")
+    chat.wait_for_last_line(PROMPT)
+    assert chat.leave() == 0
+
+    _, words, hint = "\n".join(chat.screen.all_lines).partition("\nContinue with:\n")
+    command = hint.rstrip().replace("\n", "")  # only the terminal has cut it
+    assert words
+    assert re.fullmatch(rf"{re.escape(shlex.join(PROGRAM))} chat --resume [0-9a-f-]+", command)
+    assert all(len(line) == columns for line in hint.rstrip().split("\n")[:-1])

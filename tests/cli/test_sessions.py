@@ -215,7 +215,7 @@ def test_a_chat_is_continued_on_a_terminal(project: Path) -> None:
         chat.wait_for(" │   first 42")
         chat.leave()
         [session_id] = ids(project)
-        assert any(f"--resume {session_id}" in line for line in chat.screen.all_lines)
+        assert f"--resume {session_id}" in "".join(chat.screen.all_lines)
 
     with ChatTerminal(project, "--resume", rows=40) as chat:  # there is only one
         chat.wait_for("You ▸ > x = 6 * 7")

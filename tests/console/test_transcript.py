@@ -332,8 +332,8 @@ def test_long_lines_of_ours_may_be_indented(transcript: Transcript) -> None:
     transcript.say("name  " + "value " * 12, indent=6)
 
     assert transcript.pop_rows() == [
-        "name  " + "value " * 9 + "value",
-        "      value value ",
+        "name  " + "value " * 10 + "value",
+        "      value ",
     ]
 
 
