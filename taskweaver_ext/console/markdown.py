@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from taskweaver_ext.console.markdown_formulas import FORMULA, read_formula
 from taskweaver_ext.console.rows import BOLD, CYAN, DIM, UnframedRow, wrap
 from taskweaver_ext.console.styled_text import Run, painted, width_of, wrap_runs
 from taskweaver_ext.console.tables import Alignment, Cell, Table, draw_table
@@ -243,4 +244,6 @@ def _parser() -> MarkdownIt:
         def normalizeLink(self, url: str) -> str:  # noqa: N802
             return url
 
-    return Parser("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser = Parser("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser.inline.ruler.before("escape", FORMULA, read_formula)
+    return parser

@@ -188,7 +188,7 @@ def test_code_without_an_end_is_drawn_in_pieces_that_stay_code() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.text(alphabet="ab 1.-*_`~#>|[]()<>!\\\n\t好e\u0301\x1b", max_size=200), st.integers(1, 50)
+    st.text(alphabet="ab 1.-*_`~#>|[]()<>!$^\\\n\t好e\u0301\x1b", max_size=200), st.integers(1, 50)
 )
 def test_any_text_can_be_drawn_at_any_width(text: str, width: int) -> None:
     for is_framed in (True, False):
@@ -205,7 +205,7 @@ def test_an_endless_answer_is_shown_as_it_is() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["word *and* `code`", "- item", "> quote", "[[*_"],
+    ["word *and* `code`", "- item", "> quote", "[[*_", "$a_1 $$b \\(c \\[d", "$x^2$ $$"],
 )
 def test_the_time_is_in_proportion_to_the_text(line: str) -> None:
     def start() -> Callable[[str], object]:
@@ -219,3 +219,24 @@ def test_the_time_is_in_proportion_to_the_text(line: str) -> None:
         gc.enable()
 
     assert ratio < 3
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            r"With $\frac{a}{b}$ and $x^2$, for a variable $n$.",
+            "With a/b and x², for a variable n.",
+        ),
+        (r"$$\sum_{i=0}^n \alpha_i$$", "∑ᵢ₌₀ⁿ αᵢ"),
+        ("so\n$$\nE = m c^2\n$$\nholds", "so E = m c² holds"),
+        (r"So \(\beta \leq 1\), and \[ y = \sqrt{2} \]", "So β ≤ 1, and y = √2"),
+        (r"**$a_1$** is *not* $a_2$.", "*a₁* is _not_ a₂."),
+        ("It costs $5 and $6, or 7$ = 8$.", "It costs $5 and $6, or 7$ = 8$."),
+        ("From $HOME to $A_B/$C_D, `$x^2$`.", "From $HOME to $A_B/$C_D, `$x^2$`."),
+        (r"A \$x^2\$ and a \[note = 1\].", "A $x^2$ and a [note = 1]."),
+        ("An open $x^2 and $$ y", "An open $x^2 and $$ y"),
+    ],
+)
+def test_formulas_are_text_and_money_stays_money(text: str, shown: str) -> None:
+    assert " ".join(markdown_rows(text, 80, has_color=False)) == shown
