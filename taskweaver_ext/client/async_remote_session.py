@@ -9,6 +9,7 @@ from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 
@@ -23,7 +24,9 @@ from taskweaver_ext.client.wire import (
     ServerAddress,
     answer_body,
     check,
+    closed,
     file_path,
+    passing_refusal,
     session_path,
     unreachable,
 )
@@ -130,13 +133,15 @@ class AsyncRemoteSession:
                     "GET", path, params=query, timeout=timeout
                 ) as response:
                     if response.status_code >= 400:
-                        check(response.status_code, await response.aread())
-                    async for line in response.aiter_lines():
-                        pauses.after_success()
-                        if (event := reading.receive(line)) is not None:
-                            yield event
-                if not follow:
-                    return
+                        content = await response.aread()
+                        failure = passing_refusal(response.status_code, content)
+                    else:
+                        async for line in response.aiter_lines():
+                            pauses.after_success()
+                            if (event := reading.receive(line)) is not None:
+                                yield event
+                        if not follow:
+                            return
             except (httpx.TransportError, httpx.StreamError) as error:
                 failure = error
             if not self._is_closed:
@@ -178,7 +183,7 @@ class AsyncRemoteSession:
 
     async def record(self, execution_id: str, stream: str = "stdout") -> AsyncIterator[str]:
         """Yield everything that an execution wrote to a stream, piece by piece."""
-        path = session_path(self.session_id, f"/records/{execution_id}")
+        path = session_path(self.session_id, f"/records/{quote(execution_id, safe='')}")
         offset = 0
         while True:
             part = await self._ask("GET", path, query={"stream": stream, "offset": offset})
@@ -227,6 +232,8 @@ class AsyncRemoteSession:
         return answer.json() if answer.content else {}
 
     async def _request(self, method: str, path: str, **options: Any) -> httpx.Response:  # noqa: ANN401
+        if self._is_closed:
+            raise closed(self.session_id)
         try:
             answer = await self._http.request(method, path, **options)
         except httpx.HTTPError as error:

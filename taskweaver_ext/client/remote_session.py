@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import quote
 
 import httpx
 
@@ -21,7 +24,9 @@ from taskweaver_ext.client.wire import (
     ServerAddress,
     answer_body,
     check,
+    closed,
     file_path,
+    passing_refusal,
     session_path,
     unreachable,
 )
@@ -62,6 +67,7 @@ class RemoteSession(Closeable):
         self._http = httpx.Client(**self._address.options)
         self._reconnect_seconds = reconnect_seconds
         self._is_closed = threading.Event()
+        self._streams: set[socket.socket] = set()
         try:
             if session_id is None:
                 facts = self._ask("POST", "sessions", {})
@@ -123,13 +129,15 @@ class RemoteSession(Closeable):
             try:
                 with self._http.stream("GET", path, params=query, timeout=timeout) as response:
                     if response.status_code >= 400:
-                        check(response.status_code, response.read())
-                    for line in response.iter_lines():
-                        pauses.after_success()
-                        if (event := reading.receive(line)) is not None:
-                            yield event
-                if not follow:
-                    return
+                        failure = passing_refusal(response.status_code, response.read())
+                    else:
+                        with self._cut_by_close(response):
+                            for line in response.iter_lines():
+                                pauses.after_success()
+                                if (event := reading.receive(line)) is not None:
+                                    yield event
+                        if not follow:
+                            return
             except (httpx.TransportError, httpx.StreamError, RuntimeError) as error:
                 if self._is_closed.is_set():
                     return
@@ -183,7 +191,7 @@ class RemoteSession(Closeable):
 
     def record(self, execution_id: str, stream: str = "stdout") -> Iterator[str]:
         """Yield everything that an execution wrote to a stream, piece by piece."""
-        path = session_path(self.session_id, f"/records/{execution_id}")
+        path = session_path(self.session_id, f"/records/{quote(execution_id, safe='')}")
         offset = 0
         while True:
             part = self._ask("GET", path, query={"stream": stream, "offset": offset})
@@ -204,7 +212,25 @@ class RemoteSession(Closeable):
     def close(self) -> None:
         """Let go of the connections; the session goes on."""
         self._is_closed.set()
+        self._cut_streams()
         self._http.close()
+
+    def _cut_streams(self) -> None:
+        for connection in list(self._streams):
+            with contextlib.suppress(OSError):  # it has just ended
+                connection.shutdown(socket.SHUT_RDWR)
+
+    @contextlib.contextmanager
+    def _cut_by_close(self, response: httpx.Response) -> Iterator[None]:
+        """Let `close` end a stream at once on which a thread waits in this block."""
+        connection = response.extensions["network_stream"].get_extra_info("socket")
+        self._streams.add(connection)
+        try:
+            if self._is_closed.is_set():  # before this could be cut
+                self._cut_streams()
+            yield
+        finally:
+            self._streams.discard(connection)
 
     def _round(self, path: str, body: dict[str, Any], on_event: OnEvent | None) -> RemoteRound:
         after = str(self.facts()["cursor"])
@@ -228,6 +254,8 @@ class RemoteSession(Closeable):
         return answer.json() if answer.content else {}
 
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:  # noqa: ANN401
+        if self._is_closed.is_set():
+            raise closed(self.session_id)
         try:
             answer = self._http.request(method, path, **options)
         except httpx.HTTPError as error:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
 
 import httpx
 
+from taskweaver_ext.ces.execution.events import ExecutionFinished
 from taskweaver_ext.conversation import RoundState
 from taskweaver_ext.errors import ConfigError, ProtocolError, SessionError, TaskWeaverError
 from taskweaver_ext.events.event_json import session_event_from_json
@@ -33,6 +34,8 @@ MAX_OUTPUT_CHARS = 1_000_000
 """How much output a `RemoteRound` holds; the record has all of it."""
 
 _OUR_MISTAKES = (400, 401, 403, 413)
+_PASSING = (429, 503)
+"""Refusals of a server that has too much to do now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class RemoteRound:
     answer: str = ""
     """The last words of a role to the person."""
     error: str = ""
+    """Why it failed: of the round, or else of the code that ran last."""
     execution_ids: tuple[str, ...] = ()
     """The executions of the round; `record` returns what each of them wrote."""
 
@@ -101,6 +105,7 @@ class RoundReading:
         self._message = ""
         self._post_id: str | None = None
         self._error = ""
+        self._code_error = ""
         self._execution_ids: dict[str, None] = {}
 
     def receive(self, event: TaskWeaverEvent) -> RemoteRound | None:
@@ -113,6 +118,10 @@ class RoundReading:
                 self._execution_ids[extra["execution_id"]] = None
                 self._output.append(event.msg[: self._room])
                 self._room -= min(self._room, len(event.msg))
+            case PostEventType.post_execution_event if "event" in extra:
+                if isinstance(finished := extra["event"], ExecutionFinished):
+                    self._execution_ids[finished.execution_id] = None
+                    self._code_error = finished.error
             case PostEventType.post_message_update:
                 is_same = event.post_id == self._post_id
                 self._message = self._message + event.msg if is_same else event.msg
@@ -131,7 +140,7 @@ class RoundReading:
             state=state,
             output="".join(self._output),
             answer=self._message,
-            error=self._error,
+            error=self._error or (self._code_error if state != "finished" else ""),
             execution_ids=tuple(self._execution_ids),
         )
 
@@ -218,6 +227,24 @@ def check(status: int, content: bytes) -> None:
     with contextlib.suppress(ValueError, KeyError, TypeError):
         message = str(json.loads(content)["error"]["message"])
     raise _error_of(status)(message)
+
+
+def passing_refusal(status: int, content: bytes) -> TaskWeaverError:
+    """Return what a server refuses only for now; raise, as `check` does, what it always will."""
+    try:
+        check(status, content)
+    except TaskWeaverError as error:
+        if status in _PASSING:
+            return error
+        raise
+    return SessionError(f"The server said {status}.")
+
+
+def closed(session_id: str) -> SessionError:
+    """Say that a client was closed."""
+    return SessionError(
+        f"This was closed. The session goes on: reach it again by its id, {session_id!r}."
+    )
 
 
 def unreachable(error: Exception, url: str) -> SessionError:

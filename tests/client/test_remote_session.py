@@ -7,6 +7,7 @@ import hashlib
 import random
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,8 +22,10 @@ from taskweaver_ext.events.types import (
     SessionEventType,
     TaskWeaverEvent,
 )
+from taskweaver_ext.server.event_streams import KEEP_ALIVE_SECONDS
 from tests.support.proxy import FailingProxy
 from tests.support.server import ServerProcess
+from tests.support.terminal_program import LIMIT_SECONDS
 
 MANY_LINES = 200_000
 FLOOD = f"for number in range({MANY_LINES}): print('line', number)"
@@ -170,6 +173,49 @@ def test_what_is_wrong_is_an_error_of_ours(server: ServerProcess) -> None:
         with pytest.raises(kind):
             RemoteSession(url, session_id)
     assert "wrong" not in repr(ServerAddress.parse(wrong_token))
+
+
+def test_code_that_fails_says_why(server: ServerProcess) -> None:
+    with RemoteSession(server.address) as session:
+        failed = session.run("1 / 0")
+        caught = session.run("print('all is well')")
+
+    assert failed.state == "failed"
+    assert "ZeroDivisionError" in failed.error
+    assert (caught.state, caught.error) == ("finished", "")
+
+
+def test_closing_ends_a_stream_at_once_that_another_thread_waits_on(server: ServerProcess) -> None:
+    session = RemoteSession(server.address)
+    is_waiting, seen = threading.Event(), []
+
+    def follow() -> None:
+        for event in session.events():
+            seen.append(event)
+            is_waiting.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(follow)
+        assert is_waiting.wait(LIMIT_SECONDS)
+        session.close()
+        following.result(KEEP_ALIVE_SECONDS / 2)  # no longer than the server is silent
+
+    with pytest.raises(SessionError, match="was closed"):
+        session.run("1")
+
+
+def test_a_stream_waits_for_a_server_that_has_too_much_to_do(
+    open_server: Callable[..., ServerProcess],
+) -> None:
+    server = open_server(SERVER_MAX_CONNECTIONS="1")
+    with RemoteSession(server.address) as session, ThreadPoolExecutor(1) as pool:
+        with server.socket(session.session_id):
+            refused = server.http.get("sessions").status_code
+            events = pool.submit(lambda: list(session.events(follow=False)))
+            with pytest.raises(TimeoutError):
+                events.result(0.5)
+        assert refused == 503
+        assert events.result(LIMIT_SECONDS)[0].seq == 1
 
 
 def test_a_server_that_is_gone_is_said_after_a_while(
