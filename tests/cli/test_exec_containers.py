@@ -45,7 +45,10 @@ def environ(engine: Engine, tmp_path: Path) -> Iterator[dict[str, str]]:
     """What commands are run with: temporary folders of their own, and one to work in."""
     given_to_code(tmp_path)
     with tempfile.TemporaryDirectory() as folder:
-        yield {**os.environ, "DOCKER_HOST": engine.url, "TMPDIR": folder, "HOME": str(tmp_path)}
+        temporary, home = Path(folder, "tmp"), Path(folder, "home")
+        temporary.mkdir()
+        folders = {"TMPDIR": str(temporary), "HOME": str(home)}
+        yield {**os.environ, "DOCKER_HOST": engine.url, **folders}
 
 
 def call(*arguments: str, cwd: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
