@@ -182,6 +182,7 @@ class Environment(Closeable):
         )
         self._mode = KERNEL_MODES[self.env_mode]
         self._prepare_own_cwd = partial(self._mode.prepare_own_cwd, settings)
+        self._check_owner = partial(self._mode.check_owner, settings)
         self._source = self._mode.open_source(settings)
         self._sessions = OpenSessions(pool, self._source)
         # Nothing that lives on refers to the environment itself, or it would never be collected.
@@ -213,7 +214,7 @@ class Environment(Closeable):
 
         Raises:
             SessionError: The session exists, or a folder cannot be used.
-            ConfigError: The working directory cannot be a sandbox's.
+            ConfigError: The working directory cannot be a sandbox's, or a container's.
             KernelStartError: The kernel did not become ready.
         """
         self._sessions.require_open()
@@ -245,10 +246,12 @@ class Environment(Closeable):
         """Find out, before a session is started, whether its code may be given a folder.
 
         Raises:
-            ConfigError: It holds what code is to be kept from.
+            ConfigError: It holds what code is to be kept from, or belongs to a user that code
+                may not be.
             SessionError: It holds the session's records.
         """
         self._mode.check_folder(cwd)
+        self._check_owner(cwd)
         if self._mode.is_confined:
             refuse_to_share(session_dir, cwd)
 

@@ -209,7 +209,9 @@ class _Run:
 
     def _execute(self) -> ExecutionResult:
         environment = self._environment
-        setup = environment.execute_code(_SESSION, self._script.setup_code(), timeout=60)
+        setup = environment.execute_code(
+            _SESSION, self._script.setup_code(), on_event=self._show_limits, timeout=60
+        )
         if not setup.is_success:
             return setup
         may_ask = is_terminal() or not self._script.is_from_stdin
@@ -220,6 +222,11 @@ class _Run:
             on_input=self._ask if may_ask else None,
             timeout=self._timeout,
         )
+
+    def _show_limits(self, event: ExecutionEvent) -> None:
+        """What a machine cannot do for code is told to the first that runs, which is ours."""
+        if isinstance(event, StatusChanged) and event.status == "limit":
+            self._view.show(event)
 
     def _receive(self, event: ExecutionEvent) -> None:
         if isinstance(event, StatusChanged) and event.status == "running" and self._signals.count:

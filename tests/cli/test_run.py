@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.command_line import PROGRAM, StartProgram, starting
 from tests.support.executions import has_ended, wait_until
+from tests.support.sandboxes import NOBODY, require_sandbox
 from tests.support.terminal_program import LIMIT_SECONDS, TerminalProgram
 
 PRINT_PID_AND_WAIT = """
@@ -78,6 +79,20 @@ def on_terminal(tmp_path: Path, environ: dict[str, str]) -> Iterator[Callable[..
 
 def wait_until_gone(process: int) -> None:
     wait_until(lambda: not Path(f"/proc/{process}").exists(), seconds=10)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root has rights that a sandbox takes")
+def test_what_code_in_a_sandbox_cannot_do_with_its_folder_is_said_once(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
+    require_sandbox()
+    (tmp_path / "given").mkdir()
+    os.chown(tmp_path / "given", NOBODY, NOBODY)
+
+    done = run("--kernel", "sandbox", "--cwd", "given", "-c", "print('ran')")
+
+    assert (done.stdout, done.returncode) == ("ran\n", 0)
+    assert done.stderr.count("and not change it: the folder belongs to another user") == 1
 
 
 def test_output_appears_while_the_code_still_runs(start: StartProgram, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from taskweaver_ext.app import TaskWeaverApp
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.execution.results import ExecutionStatus
+from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.llm.chat_model import Message
 from taskweaver_ext.llm.scripted import ScriptedModel
 from tests.support.containers import IMAGE, container_environment, require_engine
@@ -73,6 +74,21 @@ def test_code_can_read_the_files_that_it_is_given_and_change_them(app: TaskWeave
     result = session.run_code("bash", "cat given.txt; echo by code >given.txt; cat given.txt")
 
     assert "".join(result.stdout) == "by usby code\n"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root has folders of root")
+def test_a_folder_of_root_is_refused_before_anything_is_asked_for(
+    app: TaskWeaverApp, tmp_path: Path
+) -> None:
+    folder = tmp_path / "given"
+    folder.mkdir()
+
+    with pytest.raises(ConfigError, match="belongs to root"):
+        app.get_session(cwd=folder)
+
+    os.chown(folder, 1000, 1000)
+    result = app.get_session(cwd=folder).run_code("bash", "id -u")
+    assert result.stdout == ["1000\n"]
 
 
 def test_a_container_that_cannot_start_fails_the_round_once(

@@ -32,7 +32,7 @@ from taskweaver_ext.ces.kernels.sandbox.running_sandbox import RunningSandbox, o
 from taskweaver_ext.ces.programs.local_site import LocalSites
 from taskweaver_ext.ces.programs.program import ProgramLimits
 from taskweaver_ext.ces.programs.site import ProgramSites
-from taskweaver_ext.ces.sandbox.sandbox import refuse_folder
+from taskweaver_ext.ces.sandbox.sandbox import refuse_folder, refuse_sandbox_folder
 from taskweaver_ext.config.loading import load_sandbox
 from taskweaver_ext.config.sandbox import SandboxSettings
 from taskweaver_ext.config.settings import EnvMode as EnvMode
@@ -317,6 +317,22 @@ def _give_to_code_in_container(settings: KernelSourceSettings, cwd: Path) -> Non
     give_to_code(cwd, container_settings(settings.service, settings.container).user)
 
 
+def _refuse_folder_of_root(settings: KernelSourceSettings, cwd: Path) -> None:
+    from taskweaver_ext.ces.kernels.container.code_user import refuse_folder_of_root
+
+    container = container_settings(settings.service, settings.container)
+    refuse_folder_of_root(container.user, cwd, partial(_may_be_rootless, container.engine_url))
+
+
+def _may_be_rootless(engine_url: str | None) -> bool:
+    from taskweaver_ext.ces.kernels.container.engine import EngineError, shared_engine
+
+    try:
+        return shared_engine(engine_url or "").traits.is_rootless
+    except EngineError:  # which is said when a container is to start
+        return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelMode:
     """What is particular to one mode."""
@@ -345,6 +361,8 @@ class KernelMode:
     """Whether code that a model wrote is verified by default: nothing else protects us."""
     prepare_own_cwd: Callable[[KernelSourceSettings, Path], None] = lambda _settings, _cwd: None
     """Makes a working directory of ours, not of the caller's, fit for code; may raise OSError."""
+    check_owner: Callable[[KernelSourceSettings, Path], None] = lambda _settings, _cwd: None
+    """Raises ConfigError for a working directory of a user that code may not be."""
 
 
 KERNEL_MODES: Mapping[EnvMode, KernelMode] = {
@@ -362,7 +380,7 @@ KERNEL_MODES: Mapping[EnvMode, KernelMode] = {
         programs="beside the kernel",
         program_sites=_programs_in_sandbox,
         is_confined=True,
-        check_folder=refuse_folder,
+        check_folder=refuse_sandbox_folder,
         starts_here=True,
         verifies_code=False,
     ),
@@ -375,6 +393,7 @@ KERNEL_MODES: Mapping[EnvMode, KernelMode] = {
         starts_here=True,
         verifies_code=False,
         prepare_own_cwd=_give_to_code_in_container,
+        check_owner=_refuse_folder_of_root,
     ),
     EnvMode.Gateway: KernelMode(
         open_source=GatewayKernels,

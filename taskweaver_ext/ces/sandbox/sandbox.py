@@ -127,7 +127,7 @@ def check(
         ConfigError: The machine cannot enforce something that is required, or the rules would
             give away what they are to protect.
     """
-    refuse_folder(rules.working_folder)
+    refuse_sandbox_folder(rules.working_folder)
     working = os.path.realpath(rules.working_folder)
     others = set(rules.readable) - set(_system_paths())  # which was refused above
     within = [path for path in others if _is_beneath(os.path.realpath(path), working)]
@@ -159,6 +159,40 @@ def refuse_folder(working_folder: str | Path, place: str = "a sandbox") -> None:
                 f"{working_folder} cannot be the working folder of {place}: {what} is in it."
                 " Use a folder of its own."
             )
+
+
+def refuse_sandbox_folder(working_folder: str | Path) -> None:
+    """Raise ConfigError for a working folder that a sandbox may not have, or cannot enter."""
+    refuse_folder(working_folder)
+    if ~_rights_without_root(working_folder) & (os.R_OK | os.X_OK):
+        raise ConfigError(
+            f"{working_folder} cannot be the working folder of a sandbox: it is for another user"
+            " alone, and code in a sandbox has none of root's rights. Work as that user, or use"
+            " another folder."
+        )
+
+
+def remarks_on_folder(working_folder: str | Path) -> tuple[str, ...]:
+    """What code in a sandbox cannot do with its working folder: sentences."""
+    if _rights_without_root(working_folder) & os.W_OK:
+        return ()
+    return (
+        f"Code can read {working_folder} and not change it: the folder belongs to another user,"
+        " and code in a sandbox has none of root's rights.",
+    )
+
+
+def _rights_without_root(folder: str | Path) -> int:
+    """What its permissions let root do once it has no more rights than others; all, if not root."""
+    everything = os.R_OK | os.W_OK | os.X_OK
+    try:
+        found = os.stat(folder)
+    except OSError:  # which is said where the folder is used
+        return everything
+    if os.geteuid() != 0 or found.st_uid == 0:
+        return everything
+    is_in_group = found.st_gid in (os.getegid(), *os.getgroups())
+    return found.st_mode >> (3 if is_in_group else 0) & everything
 
 
 def sandbox_rules(

@@ -60,6 +60,26 @@ def test_a_folder_that_holds_all_of_the_users_files_is_refused(folder: str, tmp_
         sandbox.check(rules, ALL)
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root has rights that a sandbox takes")
+def test_roots_rights_on_folders_of_others_are_not_the_sandboxs(tmp_path: Path) -> None:
+    folder = tmp_path / "given"
+    folder.mkdir()
+    rules = sandbox.sandbox_rules(folder, tmp_path, ALL)
+    os.chown(folder, NOBODY, NOBODY)
+    for mode in (0o700, 0o744):
+        folder.chmod(mode)
+        with pytest.raises(ConfigError, match="none of root's rights"):
+            sandbox.check(rules, ALL)
+    for mode, count in ((0o755, 1), (0o777, 0)):
+        folder.chmod(mode)
+        sandbox.check(rules, ALL)
+        assert len(sandbox.remarks_on_folder(folder)) == count
+    os.chown(folder, 0, 0)
+    folder.chmod(0o700)
+    sandbox.check(rules, ALL)
+    assert sandbox.remarks_on_folder(folder) == ()
+
+
 def test_what_cannot_be_enforced_is_refused_with_the_setting_that_accepts_less(
     tmp_path: Path,
 ) -> None:

@@ -7,10 +7,11 @@ engine or the system lets through.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from taskweaver_ext.errors import KernelStartError
+from taskweaver_ext.errors import ConfigError, KernelStartError
 
 UNPRIVILEGED = 65532
 """A user and a group that own nothing. Not "nobody", as which other things run as well."""
@@ -52,12 +53,20 @@ def find_code_user(wanted: str | None, cwd: Path, *, is_rootless: bool) -> CodeU
     if found.st_uid == 0:
         raise KernelStartError(
             f"The folder {cwd} belongs to root, and code in a container does not run as root. Give"
-            " the folder to another user (chown), choose another one (--cwd; session.cwd: session"
-            " gives each session its own), or say which user the code"
+            " the folder to another user (chown), use another one, or say which user the code"
             ' is to be: ContainerSettings(user="UID:GID"), or execution_service.container_user'
             " (the variable EXECUTION_SERVICE_CONTAINER_USER)."
         )
     return CodeUser(f"{found.st_uid}:{found.st_gid}", found.st_uid)
+
+
+def refuse_folder_of_root(wanted: str | None, cwd: Path, is_rootless: Callable[[], bool]) -> None:
+    """Raise ConfigError for a folder with which no container would start, before one is tried."""
+    try:
+        find_code_user(wanted, cwd, is_rootless=False)
+    except KernelStartError as error:
+        if not is_rootless():
+            raise ConfigError(str(error)) from error
 
 
 def give_to_code(folder: Path, wanted: str | None) -> None:

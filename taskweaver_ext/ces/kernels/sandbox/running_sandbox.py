@@ -69,7 +69,8 @@ class RunningSandbox:
                 settings=settings,
             )
             sandbox.check(self.rules, enforcement, settings.require)
-            self.remarks = enforcement.remarks
+            about_folder = sandbox.remarks_on_folder(working_folder)
+            self.remarks = (*enforcement.remarks, *about_folder)
             limits = {
                 "memory": settings.memory_bytes,
                 "pids": settings.process_count,

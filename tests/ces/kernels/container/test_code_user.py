@@ -11,7 +11,7 @@ import pytest
 from taskweaver_ext.ces.environment import Environment
 from taskweaver_ext.ces.executors import ExecutorRegistry
 from taskweaver_ext.ces.kernels.container.description import ContainerSettings
-from taskweaver_ext.errors import KernelStartError
+from taskweaver_ext.errors import ConfigError
 from tests.support.containers import CODE_USER, container_environment
 from tests.support.executions import run
 
@@ -53,7 +53,7 @@ def test_a_folder_of_root_is_refused_unless_the_user_is_said(tmp_path: Path) -> 
     (tmp_path / "given").mkdir()
     with (
         container_environment(tmp_path / "env") as environment,
-        pytest.raises(KernelStartError, match="belongs to root, and code in a container"),
+        pytest.raises(ConfigError, match="belongs to root, and code in a container"),
     ):
         environment.start_session("s1", cwd=tmp_path / "given")
 
