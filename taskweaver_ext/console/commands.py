@@ -187,6 +187,8 @@ class Commands:
         if not paths:
             raise UsageError("/load FILE... places files where code can open them.")
         for path in paths:
+            if path.is_dir():
+                raise UsageError(f"{path} is a folder; /load takes files.")
             if not path.is_file():
                 raise UsageError(f"There is no file {path}.")
         self._runner.add_files(paths)

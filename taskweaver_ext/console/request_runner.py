@@ -90,6 +90,8 @@ class RequestRunner:
         """What has the terminal, or has been stopped with Ctrl-Z."""
         self._can_ask = can_ask
         self._on_idle_signal = on_idle_signal
+        self._demo_rounds = 0
+        """How many rounds of the session were shown only, and are not there another time."""
         self._stop_count = 0
         self._is_working = False
         self._current: Session | None = None
@@ -260,11 +262,12 @@ class RequestRunner:
             for one in demo.rounds:  # it has been seen, and is not to pass for a model's work
                 one.user_query = f"[Demo] {one.user_query}"
                 self.session.rounds.append(one)
+                self._demo_rounds += 1
             self._on_execution_thread(end_demo)
 
     def say_how_to_resume(self) -> None:
         """Say what continues the session another time, if there is anything to be continued."""
-        if self.session.rounds and not self.is_abandoned:
+        if len(self.session.rounds) > self._demo_rounds and not self.is_abandoned:
             how = self.source.how_to_resume(self.session)
             self.display.transcript.say_command("Continue with:", how, color=DIM)
             self.display.draw()
@@ -287,6 +290,7 @@ class RequestRunner:
         self._use(new)
         self._on_execution_thread(old.stop)
         self.demo_folders.clear()
+        self._demo_rounds = 0
 
     def abandon(self) -> None:
         """Kill what runs, without a word: our output is closed."""

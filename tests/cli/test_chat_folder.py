@@ -201,6 +201,8 @@ def test_a_missing_file_is_said_and_nothing_is_loaded(open_chat: OpenChat, proje
     chat.press("/load nowhere.csv\r")
 
     chat.wait_for("There is no file")
+    chat.press("/load /usr\r")
+    chat.wait_for("/usr is a folder; /load takes files.")
     assert listing(project) == before
 
 
@@ -385,3 +387,13 @@ def test_how_to_resume_can_be_copied_whole_on_a_narrow_terminal(
     assert words
     assert re.fullmatch(rf"{re.escape(shlex.join(PROGRAM))} chat --resume [0-9a-f-]+", command)
     assert all(len(line) == columns for line in hint.rstrip().split("\n")[:-1])
+
+
+def test_a_demonstration_alone_is_nothing_to_be_continued(open_chat: OpenChat) -> None:
+    chat = open_chat()
+    chat.press("/demo\r")
+    chat.wait_for("no model is thinking here")
+    chat.wait_for_last_line(PROMPT)
+    assert chat.leave() == 0
+
+    assert chat.count("Continue with") == 0
