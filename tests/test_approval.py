@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from taskweaver_ext.approval import Approval, ApprovalAnswer, ApprovalRequest
+from taskweaver_ext.approval import Approval, ApprovalAnswer, ApprovalRequest, CodeToRun
+from taskweaver_ext.approval.rules import covers, propose_pattern
 from taskweaver_ext.config.settings import ApprovalMode
 
 
@@ -130,3 +131,34 @@ def test_what_a_model_is_told_beforehand_is_what_happens(
 
     assert answer.is_approved == (told != "refused")
     assert bool(asked) == (told == "asks")
+
+
+@pytest.mark.parametrize(
+    ("command", "pattern"),
+    [
+        ("git status", "git status*"),
+        ("git status -s", "git status*"),
+        ("ls", "ls"),
+        ("ls -la", "ls -la"),
+        ("find . -name x", "find . -name x"),
+        ("ssh host ls", "ssh host ls"),
+        ("sudo rm x", "sudo rm x"),
+        ("ls | wc", "ls | wc"),
+        ("cat a > b", "cat a > b"),
+        ("rm *", ""),
+        ("git add *.py", ""),
+        ("echo a\necho b", ""),
+    ],
+)
+def test_what_is_proposed_allows_no_more_than_it_seems_to(command: str, pattern: str) -> None:
+    wanted = CodeToRun(language="bash", code=command, is_verified=False)
+
+    assert propose_pattern(wanted) == pattern
+    assert not pattern or covers(pattern, command)
+
+
+def test_a_star_alone_stands_for_other_text() -> None:
+    assert covers("ls [ab]?", "ls [ab]?")
+    assert not covers("ls [ab]?", "ls ax")
+    assert covers("grep [ab]? *", "grep [ab]? file")
+    assert not covers("grep [ab]? *", "grep ax file")

@@ -26,9 +26,11 @@ _UNSAFE_IN_PATTERNS = frozenset(";&|`$<>\n()\\")
 """What lets a command that begins like an allowed one do something else as well."""
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*")
 _RUNNERS = frozenset(
-    "sudo doas env xargs nohup time nice timeout exec eval command bash sh".split()
+    "sudo doas su env xargs nohup setsid time nice ionice timeout watch stdbuf chroot strace"
+    " exec eval command builtin source . bash sh dash zsh ksh fish busybox find parallel ssh"
+    " docker podman kubectl npx".split()
 )
-"""Programs that run what comes after them: the word after them says little."""
+"""Programs that run what comes after them, wherever it stands: the word after them says little."""
 _STRICTNESS = (("auto", "shell"), ("ask", "shell"), ("ask", "all"), ("deny", "shell"))
 """Levels, the laxest first; of those that do not ask the scope says nothing."""
 
@@ -114,16 +116,20 @@ def covers(pattern: str, command: str) -> bool:
     command = command.strip()
     if not command or _UNSAFE_IN_PATTERNS & set(command):
         return bool(command) and command == pattern
-    return command == pattern or fnmatch.fnmatchcase(command, pattern)
+    literally = pattern.replace("[", "[[]").replace("?", "[?]")  # `*` alone stands for others
+    return command == pattern or fnmatch.fnmatchcase(command, literally)
 
 
 def propose_pattern(code: CodeToRun) -> str:
     """Return a pattern that allows a shell command and others like it; empty if none makes sense.
 
-    Two plain words and what may follow them (`git status*`), or the command as it is.
+    Two plain words and what may follow them (`git status*`), or the command as it is. One that
+    has wildcards of its own, such as `rm *`, would allow far more than itself.
     """
     command = code.code.strip()
     if code.language != "bash" or not command or "\n" in command:
+        return ""
+    if "*" in command and not _UNSAFE_IN_PATTERNS & set(command):
         return ""
     first, *others = command.split()
     is_plain = bool(others) and all(map(_PLAIN_WORD.fullmatch, (first, others[0])))
