@@ -94,8 +94,13 @@ class BlockCommands:
         self._display.draw()
         if not block.is_proposed and not self._display.show_long(self._output(block)):
             return
+        known = {item.post_id for item in self._runner.session.known_items}
         text, color = status_text(
-            block.number, block.status, seconds=block.duration_seconds, repeats=block.repeats
+            block.number,
+            block.status,
+            seconds=block.duration_seconds,
+            repeats=block.repeats,
+            is_known=block.post_id in known,
         )
         who = "you" if block.by == "person" else "the agent"
         row = painter.paint(" ╰──● ", DIM) + painter.paint(text, color)

@@ -16,6 +16,7 @@ _LOOKS: dict[CellStatus, tuple[str, str, str]] = {
     "error": ("✖", "failed", RED),
     "timeout": ("✖", "timed out", RED),
     "died": ("✖", "kernel died", RED),
+    "paused": ("■", "paused", YELLOW),
     "lost": ("✖", "lost", RED),
     "cancelled": ("■", "cancelled", YELLOW),
     "refused": ("■", "refused", YELLOW),
@@ -26,9 +27,12 @@ _TOLD: dict[str, CellStatus] = {
     "TIMEOUT": "timeout",
     "CANCELLED": "cancelled",
     "DIED": "died",
+    "PAUSED": "paused",
     "NONE": "not_run",
     "REFUSED": "refused",
 }
+KNOWN = "◆"
+"""Marks what the agent knows."""
 _WORTH_SAYING_SECONDS = 1.0
 
 
@@ -44,19 +48,27 @@ def block_label(number: int, language: str = "python") -> str:
 
 
 def status_text(
-    number: int, status: CellStatus, *, seconds: float | None = None, repeats: int | None = None
+    number: int,
+    status: CellStatus,
+    *,
+    seconds: float | None = None,
+    repeats: int | None = None,
+    is_known: bool = False,
 ) -> tuple[str, str]:
     """How a block stands, in a few words, and their colour.
 
     Args:
         seconds: How long it ran; said where it took long.
         repeats: The number of the block that was run again with it.
+        is_known: Whether the agent knows a block of a person's; what it wrote itself it knows.
     """
     sign, word, color = _LOOKS[status]
     text = f"[{number}] {sign} {word}" if number else f"{sign} {word}"
     if seconds is not None and seconds >= _WORTH_SAYING_SECONDS:
         text += f" in {duration(seconds)}"
-    return (f"{text} (again: {repeats})" if repeats else text), color
+    if repeats:
+        text += f" (again: {repeats})"
+    return (f"{text} {KNOWN}" if is_known else text), color
 
 
 def duration(seconds: float) -> str:

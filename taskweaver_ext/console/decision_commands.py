@@ -8,6 +8,7 @@ from typing import cast, get_args
 from taskweaver_ext.approval import ApprovalRules
 from taskweaver_ext.approval.rules import describe_kind
 from taskweaver_ext.config.settings import ApprovalMode, ApprovalScope, AutoSend
+from taskweaver_ext.console.block_status import KNOWN
 from taskweaver_ext.console.command_words import UsageError, words_of
 from taskweaver_ext.console.request_runner import RequestRunner
 from taskweaver_ext.conversation import PostId
@@ -142,10 +143,10 @@ class DecisionCommands:
         for item in known:
             requests += item.kind == "request"
             label = f"r{requests}" if item.kind == "request" else _number(item, numbers)
-            lines.append(f" ◆ {label:>4}  {_title(item)}")
+            lines.append(f" {KNOWN} {label:>4}  {_title(item)}")
         if waiting:
             lines.append("With your next message it is told:")
-        lines += [f" ◆ {_number(item, numbers):>4}  {_title(item)}" for item in waiting]
+        lines += [f" {KNOWN} {_number(item, numbers):>4}  {_title(item)}" for item in waiting]
         lines.append("/context drop NUMBER takes one out, /context clear all.")
         return "\n".join(lines)
 

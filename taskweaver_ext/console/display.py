@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from taskweaver_ext.approval import ApprovalRequest
 from taskweaver_ext.ces.kernels.client.execution import END_OF_INPUT
@@ -27,9 +27,10 @@ from taskweaver_ext.console.inbox import (
     StopRequested,
     StopStage,
     SuspendRequested,
+    TerminalWanted,
     WorkEnded,
 )
-from taskweaver_ext.console.prompt import Prompt, QuestionRefusedError
+from taskweaver_ext.console.prompt import QuestionRefusedError
 from taskweaver_ext.console.screen import Screen
 from taskweaver_ext.console.transcript import Transcript
 from taskweaver_ext.events.extras import AnsweredExtra, QuestionId
@@ -46,6 +47,29 @@ _LONG_ROWS_PER_UPDATE = 500
 T = TypeVar("T")
 
 
+class Asker(Protocol):
+    """Asks a person; `ask` is for the thread that owns the terminal, all else for any."""
+
+    on_begin: Callable[[], None] | None
+    """Called on that thread as soon as a question waits."""
+
+    @property
+    def how_to_edit(self) -> str:
+        """How code is edited here, in a sentence or two."""
+
+    def ask(self, question: Question) -> str:
+        """Wait for an answer; raises EOFError or QuestionRefusedError where none comes."""
+
+    def run_above(self, show: Callable[[], None]) -> None:
+        """Call `show` on the terminal's thread, with the question out of the way."""
+
+    def withdraw(self) -> None:
+        """Make a question that waits raise EOFError."""
+
+    def give_up(self) -> None:
+        """Make a question that waits raise QuestionRefusedError."""
+
+
 class Display:
     """Shows a session on a screen."""
 
@@ -53,7 +77,7 @@ class Display:
         self,
         screen: Screen,
         transcript: Transcript,
-        prompt: Prompt | None = None,
+        prompt: Asker | None = None,
         *,
         has_spinner: bool = True,
     ) -> None:
@@ -141,8 +165,24 @@ class Display:
         finally:
             self._screen.reclaim()
 
+    def use_terminal(self, use: Callable[[], T]) -> T:
+        """Have something else use the terminal while `run` shows what happens around it.
+
+        For the thread that does the work; `use` is called on the one that owns the terminal.
+        """
+        outcome: Future[T] = Future()
+
+        def settle() -> None:
+            try:
+                outcome.set_result(use())
+            except Exception as error:  # noqa: BLE001 - raised again where it was asked for
+                outcome.set_exception(error)
+
+        self.inbox.put(TerminalWanted(settle))
+        return outcome.result()
+
     @contextlib.contextmanager
-    def above_prompt(self, prompt: Prompt) -> Iterator[None]:
+    def above_prompt(self, prompt: Asker) -> Iterator[None]:
         """Show what comes above a prompt for as long as the block lasts."""
         # The prompt looks once more when it begins: until then nothing can be shown above it.
         prompt.on_begin = self.inbox.on_arrival = lambda: prompt.run_above(self.show_waiting)
@@ -227,6 +267,19 @@ class Display:
         self.inbox.put(question)
         return question.answer.get()
 
+    @property
+    def how_to_edit(self) -> str:
+        """How code is edited here; empty where no questions can be asked."""
+        return self._prompt.how_to_edit if self._prompt is not None else ""
+
+    def give_up_answer(self) -> bool:
+        """End a question that need not be answered; False if none waits. For any thread."""
+        question = self._asked
+        if question is None or not question.is_optional or self._prompt is None:
+            return False
+        self._prompt.give_up()
+        return True
+
     def input_for(self, prompt: str, password: bool) -> str:
         """Answer `input()` and `getpass()` of running code."""
         answer = self.answer_for(Question(prompt, is_secret=password, is_from_code=True))
@@ -276,6 +329,12 @@ class Display:
             case SuspendRequested():
                 self._screen.update(self.transcript.pop_rows(), [])
                 item.suspend()
+            case TerminalWanted():
+                self._screen.update(self.transcript.pop_rows(), [])
+                began = time.monotonic()
+                item.use()
+                self._screen.reclaim()
+                self._began += time.monotonic() - began
             case WorkEnded():
                 self._has_ended = True
                 self._withdraw_question(is_over=True)

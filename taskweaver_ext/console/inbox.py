@@ -65,6 +65,14 @@ class SuspendRequested:
     """Stops us; returns when we are to go on."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TerminalWanted:
+    """The execution thread wants the terminal used for something else than drawing."""
+
+    use: Callable[[], None]
+    """Called on the thread that owns the terminal, with nothing drawn meanwhile."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkEnded:
     """The execution thread is done."""
@@ -77,6 +85,7 @@ Item: TypeAlias = (
     | ConsoleLine
     | StopRequested
     | SuspendRequested
+    | TerminalWanted
     | WorkEnded
 )
 

@@ -102,6 +102,8 @@ class PostView:
         self.message = ""
         self.number = 0
         """Of its block of code; 0 where there is none, or it has no number."""
+        self.is_known = False
+        """Whether the agent hears of code that is the user's."""
         self.is_of_user = role == USER  # what the user has just typed need not be shown
         self._repeats: int | None = None
         self._is_verbose = is_verbose
@@ -321,7 +323,9 @@ class PostView:
         if self._outcome is None:
             return None
         seconds, repeats = self._seconds, self._repeats
-        return status_text(self.number, self._outcome, seconds=seconds, repeats=repeats)
+        return status_text(
+            self.number, self._outcome, seconds=seconds, repeats=repeats, is_known=self.is_known
+        )
 
     def _output_block(self, execution_id: ExecutionId) -> OutputBlock:
         """The block of an execution, which is open from now on."""

@@ -65,6 +65,8 @@ class Prompt:
     up. All three are for any thread, `leave` also for a signal handler.
     """
 
+    how_to_edit = "Enter runs it, Alt-Enter adds a line, Ctrl-C leaves it as it was."
+
     def __init__(self, painter: Painter, history_path: Path | None, completer: Completer) -> None:
         self.mode: Mode = "agent"
         self._painter = painter
@@ -159,6 +161,10 @@ class Prompt:
     def withdraw(self) -> None:
         """Make a prompt that waits raise EOFError; from any thread."""
         self._call(lambda application: application.exit(exception=EOFError))
+
+    def give_up(self) -> None:
+        """Make a prompt that waits raise QuestionRefusedError; from any thread."""
+        self._call(lambda application: application.exit(exception=KeyboardInterrupt))
 
     def leave(self) -> None:
         """Make this and every later prompt raise EOFError."""

@@ -155,18 +155,21 @@ class RequestRunner:
         """
         jobs, display = self.terminal_jobs, self.display
         jobs.require_terminal()
-        self._stop_count = 0
         is_resumed = command.strip() in ("", CONTINUE)
         title = jobs.find_stopped() if is_resumed else command
+        session = self.session
 
         def use(place: TerminalCommand) -> TerminalEnd:
-            return display.stand_aside(jobs.resume if is_resumed else lambda: jobs.run(place))
+            return display.use_terminal(jobs.resume if is_resumed else lambda: jobs.run(place))
 
-        try:
+        def run() -> ExecutionResult:
             with self.subscription.open():
-                return self.session.run_in_terminal(title, use)
-        finally:
-            display.show_waiting()
+                return session.run_in_terminal(title, use, on_input=self._on_input)
+
+        result = self._on_execution_thread(run, session)
+        if session.settings.auto_send == "on":
+            self._say_usage()
+        return result
 
     def _say_usage(self) -> None:
         usage = self.session.usage
@@ -358,6 +361,8 @@ class RequestRunner:
             return
         if not self._is_working:
             self._on_idle_signal(number)
+            return
+        if is_ctrl_c and self.display.give_up_answer():
             return
         session = self._current
         self._stop_count += 1

@@ -14,7 +14,7 @@ from taskweaver_ext.ces.execution.results import StreamName
 from taskweaver_ext.ces.programs.languages import find_language
 from taskweaver_ext.chat.requests import input_line
 from taskweaver_ext.console.answer_view import AnswerView
-from taskweaver_ext.console.block_status import status_text
+from taskweaver_ext.console.block_status import KNOWN, status_text
 from taskweaver_ext.console.frame import Frame
 from taskweaver_ext.console.inbox import StopStage
 from taskweaver_ext.console.late_output_view import LateOutputView
@@ -49,6 +49,7 @@ from taskweaver_ext.events.extras import (
     ExecutionOutputExtra,
     LateOutputExtra,
     RoleExtra,
+    RoundStartExtra,
 )
 from taskweaver_ext.events.types import (
     PostEventType,
@@ -119,6 +120,8 @@ class Transcript(SessionEventHandlerBase):
         self._step = ""
         self._plans = PlanFilter()
         self._failure = ""
+        self.is_shared = False
+        """Whether the agent hears of what the user runs in this round."""
         self._shared: set[PostId] = set()
         """The runs that go to the agent with the next message."""
 
@@ -201,14 +204,16 @@ class Transcript(SessionEventHandlerBase):
         """Mark a block that a person ran and the agent hears of."""
         runs = set(context.get("runs", ())) - {PostId("")}
         if runs - self._shared:
-            self.say(" ◆ The agent hears of it (/context).", color=DIM)
+            self.say(f" {KNOWN} The agent hears of it (/context).", color=DIM)
         self._shared = runs
 
     def handle_round(
         self, type: RoundEventType, msg: str, extra: EventExtra, round_id: RoundId
     ) -> None:
         """Hear what happened to a round."""
-        if type is RoundEventType.round_error:
+        if type is RoundEventType.round_start:
+            self.is_shared = cast(RoundStartExtra, extra).get("is_shared", False)
+        elif type is RoundEventType.round_error:
             self.cut_off()
             self._failure = msg
         elif type is RoundEventType.round_end:
@@ -278,7 +283,7 @@ class Transcript(SessionEventHandlerBase):
 
     def _new_post(self, role: RoleName) -> PostView:
         has_title = self.is_verbose and role != USER
-        return PostView(
+        post = PostView(
             role,
             Frame(role if has_title else "", self._width, self.painter),
             self._new_open_output,
@@ -287,6 +292,8 @@ class Transcript(SessionEventHandlerBase):
             None if self._on_answer else self._new_answer,
             is_verbose=self.is_verbose,
         )
+        post.is_known = post.is_of_user and self.is_shared
+        return post
 
     def _receive_number(self, code: str, extra: CodeBlockExtra, post_id: PostId) -> None:
         """Show the number of code that an answer proposes; a post shows that of its own."""

@@ -170,6 +170,8 @@ class RoundStartExtra(TypedDict):
     """The names of files that were added to the working directory for it."""
     repeats: NotRequired[int]
     """The number of the code block that a run repeats."""
+    is_shared: NotRequired[bool]
+    """Whether the agent hears of a run."""
 
 
 class UsageDict(TypedDict):

@@ -95,18 +95,24 @@ class Requests:
 
         return Submitted(chat_round.id, run, token)
 
-    def run_in_terminal(self, command: str, use_terminal: UseTerminal) -> ExecutionResult:
+    def run_in_terminal(
+        self, command: str, use_terminal: UseTerminal, on_input: OnInput | None = None
+    ) -> ExecutionResult:
         """Have the caller run a person's command on its terminal, where the shell is."""
         with self._turns.claimed():
             chat_round = Round.create(user_query=command)
-            result = self._rounds.run_in_terminal(chat_round, use_terminal)
-            self._sharing.after_run(chat_round, "ran this in my terminal", result)
+            result = self._rounds.run_in_terminal(
+                chat_round, use_terminal, is_shared=self._sharing.is_on
+            )
+            what = "ran this in my terminal"
+            self._sharing.after_run(chat_round, what, result, on_input=on_input)
             return result
 
     def _run(
         self, chat_round: Round, language: str, on_input: OnInput | None, repeats: int | None
     ) -> ExecutionResult:
-        run = self._rounds.run(chat_round, language, on_input, repeats)
+        is_shared = self._sharing.is_on
+        run = self._rounds.run(chat_round, language, on_input, repeats, is_shared=is_shared)
         what = f"ran this {language} code"
         self._sharing.after_run(chat_round, what, run.result, run.shown, on_input)
         return run.result

@@ -102,11 +102,14 @@ class Rounds:
         language: str,
         on_input: OnInput | None,
         repeats: int | None = None,
+        *,
+        is_shared: bool = False,
     ) -> CodeRun:
         """Run what a person typed, which is the round's query.
 
         Args:
             repeats: The number of the code block that is run again.
+            is_shared: Whether the agent will hear of it.
 
         Raises:
             RoundCancelledError: The run was stopped before it began.
@@ -116,14 +119,21 @@ class Rounds:
         details: RoundStartExtra = {"kind": "run", "user_query": chat_round.user_query}
         if repeats is not None:
             details["repeats"] = repeats
+        if is_shared:
+            details["is_shared"] = True
         with self._telling(chat_round, details, raises=True), self._stopping_questions():
             self._executor.recover()
             runs.append(self._run(chat_round, language, on_input))
             chat_round.change_round_state(state_after(runs[0].result.status))
         return runs[0]
 
-    def run_in_terminal(self, chat_round: Round, use_terminal: UseTerminal) -> ExecutionResult:
+    def run_in_terminal(
+        self, chat_round: Round, use_terminal: UseTerminal, *, is_shared: bool = False
+    ) -> ExecutionResult:
         """Have a frontend give its terminal to what a person typed, which is the round's query.
+
+        Args:
+            is_shared: Whether the agent will hear of it.
 
         Raises:
             SessionError: The session's programs do not run on this machine.
@@ -132,6 +142,8 @@ class Rounds:
         service = self._context.config.execution_service
         place = place_of(command, self._executor.shell_state(), self._executor.cwd, service)
         details: RoundStartExtra = {"kind": "run", "user_query": command}
+        if is_shared:
+            details["is_shared"] = True
         with self._telling(chat_round, details, raises=True):
             post = self._emitter.create_post_proxy(USER)
             chat_round.add_post(post.post)
@@ -245,7 +257,7 @@ def describe_files(names: Sequence[str]) -> str:
 def state_after(status: ExecutionStatus) -> RoundState:
     """Return how a round ends that is one run of a person's."""
     match status:
-        case ExecutionStatus.SUCCESS:
+        case ExecutionStatus.SUCCESS | ExecutionStatus.PAUSED:
             return "finished"
         case ExecutionStatus.CANCELLED:
             return "cancelled"

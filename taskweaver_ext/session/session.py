@@ -183,16 +183,21 @@ class Session:
         """
         return self._requests.run(language, code, event_handler, on_input, repeats)
 
-    def run_in_terminal(self, command: str, use_terminal: UseTerminal) -> ExecutionResult:
+    def run_in_terminal(
+        self, command: str, use_terminal: UseTerminal, on_input: OnInput | None = None
+    ) -> ExecutionResult:
         """Have the caller run a person's command on its terminal, where the shell is.
 
         Events and the journal have the command and its exit code, not what was on the screen.
+
+        Args:
+            on_input: Answers code of the agent, where that reacts at once.
 
         Raises:
             SessionError: A round is under way, the session was stopped, or its programs do not
                 run on this machine.
         """
-        return self._requests.run_in_terminal(command, use_terminal)
+        return self._requests.run_in_terminal(command, use_terminal, on_input)
 
     def complete_shell(self, line: str) -> list[ShellCompletion]:
         """What can be typed at the end of a line for the shell: commands, paths, variables.

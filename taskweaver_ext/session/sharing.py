@@ -30,6 +30,11 @@ class RunSharing:
         self._memory = memory
         self._rounds = rounds
 
+    @property
+    def is_on(self) -> bool:
+        """Whether the agent hears of what is run now."""
+        return self._settings.auto_send != "off"
+
     def after_run(
         self,
         chat_round: Round,

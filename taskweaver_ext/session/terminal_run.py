@@ -22,6 +22,7 @@ from taskweaver_ext.machine.child_environment import (
     variables_passed_on,
 )
 
+_NOT_FOUND = 127
 _OF_THE_SHELL_ALONE = (MARK, "_", "SHLVL")
 
 
@@ -78,9 +79,15 @@ def judge(result: ExecutionResult, end: TerminalEnd) -> None:
     if end.error:
         result.status, result.error = ExecutionStatus.ERROR, end.error
     elif end.stopped:
+        result.status = ExecutionStatus.PAUSED
         result.notices.append(Notice(kind="host", message=end.stopped))
     elif end.exit_code == 128 + signal.SIGINT:
         result.status = ExecutionStatus.CANCELLED
     elif end.exit_code:
         result.status = ExecutionStatus.ERROR
         result.error = f"The command ended with exit code {end.exit_code}."
+        if end.exit_code == _NOT_FOUND:
+            result.error += (
+                " `!!` knows programs, and what the shell has exported; its aliases and functions"
+                " are for `!`."
+            )

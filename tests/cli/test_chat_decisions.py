@@ -68,7 +68,7 @@ def test_what_is_no_answer_is_asked_again_and_always_says_what_it_allows(
         chat.press("once more\r")
         chat.wait_for("Run block 1?", times=5)
         chat.press("n\r")
-        chat.wait_for("REFUSED")
+        chat.wait_for("■ refused")
         chat.wait_for("As you wish.")
 
 
@@ -109,7 +109,7 @@ def test_why_it_was_refused_goes_to_the_agent(project: Path) -> None:
         chat.wait_for("Then in Python.")
 
         assert "The user said: use Python instead" in sent(server)
-        assert "[execution_status] REFUSED" in "\n".join(chat.screen.all_lines)
+        assert "[1] ■ refused" in "\n".join(chat.screen.all_lines)
         assert "INCORRECT" not in "\n".join(chat.screen.all_lines)
 
 
@@ -176,6 +176,7 @@ def test_the_agent_reacts_at_once_to_what_is_run_and_can_be_stopped(
         chat.press("/auto on\r")
         chat.wait_for("What you run goes")
         chat.press("> print(40 + 2)\r")
+        chat.wait_for("[1] ✔ done ◆")
         chat.wait_for("◆ The agent hears of it")
         chat.wait_for("I see 42.")
         chat.press("> print('half', 'way')\r")
@@ -191,8 +192,12 @@ def test_the_agent_reacts_at_once_to_what_is_run_and_can_be_stopped(
         chat.wait_for("The agent knows:")
         chat.wait_for("   1  print(40 + 2)")
         chat.wait_for("  r1  you: React to what")
+        chat.press("/show 1\r")
+        chat.wait_for("[1] ✔ done ◆ · by you")
         chat.press("/context drop 1 2\r")
         chat.wait_for("Block 2 and what")
+        chat.press("/show 1\r")
+        chat.wait_for("[1] ✔ done · by you")
         chat.press("/context drop 1\r")
         chat.wait_for("does not know this")
         chat.press("what is left?\r")
@@ -240,8 +245,25 @@ def test_a_terminal_that_cannot_move_its_cursor_has_the_commands_too(project: Pa
         chat.press("/approve deny\n")
         chat.wait_for("No code of the agent runs")
         chat.press("go\n")
-        chat.wait_for("REFUSED")
+        chat.wait_for("■ refused")
         chat.wait_for("Not allowed.")
 
         assert "40 + 2" not in sent(server)
         assert b"\x1b" not in chat.screen.received
+
+
+def test_the_mark_of_what_the_agent_knows_is_there_after_resume(project: Path) -> None:
+    with serving(project, []):
+        with ChatTerminal(project) as chat:
+            chat.press("> print('kept', 'private')\r")
+            chat.wait_for("[1] ✔ done")
+            chat.press("/auto next\r")
+            chat.wait_for("with your next message")
+            chat.press("! echo shared\r")
+            chat.wait_for("[2] ✔ done ◆")
+            assert chat.leave() == 0
+        (journal,) = project.parent.rglob("journal.jsonl")
+        with ChatTerminal(project, "--resume", journal.parent.name, rows=40) as chat:
+            assert chat.count("[2] ✔ done ◆") == 1
+            assert chat.count("[1] ✔ done") == 1
+            assert not chat.count("[1] ✔ done ◆")

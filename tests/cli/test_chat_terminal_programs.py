@@ -14,8 +14,10 @@ import pytest
 from taskweaver_ext.ces.sandbox import sandbox
 from tests.support import full_screen_program
 from tests.support.chat_terminal import CHAT, PROMPT, ChatTerminal, OpenChat, environ, run_piped
+from tests.support.conversations import answer, code, plan
 from tests.support.emulated_terminal import EmulatedTerminal
 from tests.support.executions import has_ended, wait_until
+from tests.support.model_server import ModelServer, ScriptedAnswer
 
 FULL_SCREEN = f"{sys.executable} {full_screen_program.__file__}"
 
@@ -90,6 +92,7 @@ def test_ctrl_z_stops_the_program_until_fg_continues_it(chat: ChatTerminal, prog
     chat.wait_for("full screen")
     chat.press("\x1a")
     chat.wait_for("waits; `!! fg` continues it.")
+    chat.wait_for("[1] ■ paused")
     chat.press("! echo meanwhile $((40+2))\r")
     chat.wait_for("meanwhile 42")
     chat.press("!! fg\r")
@@ -167,6 +170,33 @@ def test_it_is_an_event_of_the_session(chat: ChatTerminal, project: Path) -> Non
     assert len(finished) == 1
 
 
+def test_a_program_of_before_can_be_run_again_with_the_terminal(chat: ChatTerminal) -> None:
+    chat.press("!! test -t 0 && echo on a t''erminal\r")
+    chat.wait_until(lambda: chat.screen.lines.count("on a terminal") == 1, "the first run")
+    wait_for_prompt(chat, 2)
+
+    chat.press("/run 1\r")
+
+    chat.wait_until(lambda: chat.screen.lines.count("on a terminal") == 2, "the second run")
+    chat.wait_for("[2] ✔ done")
+
+
+def test_the_agent_reacts_to_what_had_the_terminal_and_can_ask(project: Path) -> None:
+    script = [plan("a"), code("echo re''acted", "bash"), answer("I saw it.")]
+    with ModelServer([ScriptedAnswer(entry) for entry in script]) as server:
+        settings = {"llm.api_base": server.openai_url, "llm.api_key": "k", "llm.max_retries": 0}
+        (project / "taskweaver_config.json").write_text(json.dumps(settings))
+        with ChatTerminal(project, rows=40) as chat:
+            chat.press("/auto on\r")
+            chat.wait_for("What you run goes")
+            chat.press("!! echo s''een\r")
+            chat.wait_for("Run block 2?")
+            chat.press("y\r")
+            chat.wait_for("reacted")
+            chat.wait_for("I saw it.")
+            chat.wait_for_last_line(PROMPT)
+
+
 def test_a_request_to_end_ends_the_program_too(chat: ChatTerminal) -> None:
     chat.press("!! echo pid=$$; trap '' HUP; while :; do sleep 1; done\r")
     chat.wait_until(lambda: any(line.startswith("pid=") for line in chat.screen.lines), "pid")
@@ -184,6 +214,16 @@ def test_a_program_amid_a_line_does_not_cost_that_line(chat: ChatTerminal) -> No
     chat.wait_for("✔ done")
 
     assert "no end" in chat.screen.all_lines
+
+
+def test_aliases_are_said_to_be_of_the_shell(chat: ChatTerminal) -> None:
+    chat.press("! alias greet='echo hello'\r")
+    chat.wait_for("[1] ✔ done")
+
+    chat.press("!! greet\r")
+
+    chat.wait_for("aliases and functions")
+    chat.wait_for("[2] ✖ failed")
 
 
 def test_a_missing_folder_is_said(chat: ChatTerminal, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 LIMIT_SECONDS = 120.0
+LOOK_AGAIN_SECONDS = 0.5
 
 # Under `nohup` we ignore SIGHUP, and programs would go on doing so.
 _TAKE_TERMINAL = (
@@ -72,7 +73,10 @@ class TerminalProgram:
         while not is_so():
             left = began + LIMIT_SECONDS - time.monotonic()
             assert left > 0, f"{what} did not appear:\n{self.recent}"
-            assert self.read(left), f"the program ended without {what}:\n{self.recent}"
+            # Not all that is waited for is output: a terminal's settings change without a word.
+            assert self.read(min(left, LOOK_AGAIN_SECONDS)), (
+                f"the program ended without {what}:\n{self.recent}"
+            )
         return time.monotonic() - began
 
     def count(self, text: str) -> int:

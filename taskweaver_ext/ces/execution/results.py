@@ -28,6 +28,8 @@ class ExecutionStatus(enum.Enum):
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
     DIED = "died"
+    PAUSED = "paused"
+    """A program of a person's that was stopped with Ctrl-Z, and waits to be continued."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

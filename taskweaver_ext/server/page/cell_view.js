@@ -23,6 +23,7 @@ const STATES = {
   success: ["✔", "", "good"],
   error: ["✖", "failed", "bad"],
   timeout: ["✖", "timed out", "bad"],
+  paused: ["■", "paused", "quiet"],
   cancelled: ["■", "stopped", "quiet"],
   died: ["✖", "kernel died", "bad"],
   lost: ["■", "lost with its process", "quiet"],

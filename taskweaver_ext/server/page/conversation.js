@@ -20,7 +20,7 @@ import { OutputStore } from "./output_store.js";
  * @property {any} [extra]
  */
 
-/** @typedef {"writing"|"asking"|"waiting"|"running"|"success"|"error"|"timeout"|"cancelled"|"died"|"lost"|"refused"|"not_run"} CellState */
+/** @typedef {"writing"|"asking"|"waiting"|"running"|"success"|"error"|"timeout"|"cancelled"|"died"|"paused"|"lost"|"refused"|"not_run"} CellState */
 
 /**
  * @typedef {object} Question

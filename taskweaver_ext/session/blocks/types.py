@@ -23,13 +23,14 @@ CellStatus: TypeAlias = Literal[
     "timeout",
     "cancelled",
     "died",
+    "paused",
     "running",
     "lost",
     "refused",
     "not_run",
 ]
-"""How code ended: `lost` when its process was lost, `refused` by verification or a person,
-`not_run` when its round ended before it began, `running` when it still does."""
+"""How code ended: `lost` with its process, `paused` by Ctrl-Z, `refused` by verification or
+a person, `not_run` when its round ended before it began, `running` when it still does."""
 
 
 @dataclass(slots=True, kw_only=True)

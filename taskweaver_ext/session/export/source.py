@@ -220,6 +220,7 @@ def label_of(cell: Cell) -> str:
         "timeout": "timed out",
         "cancelled": "cancelled",
         "died": "kernel died",
+        "paused": "paused",
         "running": "still running",
         "lost": "lost with its process",
         "refused": "not allowed to run",
