@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,8 +26,9 @@ from taskweaver_ext.cli.signal_watch import SignalWatch
 from taskweaver_ext.cli.standard_input import StandardInput, is_terminal
 from taskweaver_ext.config import variables
 from taskweaver_ext.config.settings import Config
-from taskweaver_ext.console.chat import ConsoleChat
+from taskweaver_ext.console.chat import LEAVE_TWICE, ConsoleChat
 from taskweaver_ext.console.display import Display
+from taskweaver_ext.console.line_prompt import LinePrompt
 from taskweaver_ext.console.markdown_use import MarkdownUse
 from taskweaver_ext.console.pictures import ColorDepth, PictureDrawer
 from taskweaver_ext.console.piped_chat import PipedChat, PlainTranscript
@@ -117,11 +120,16 @@ def _chat_through_pipes(source: ProjectSessions, resume: Resumption, *, is_verbo
         shows_status=is_terminal(),
         is_verbose=is_verbose,
     )
-    display = Display(PlainScreen(_STDERR, sys.stderr.encoding), transcript, has_spinner=False)
-    lines = StandardInput()
-    runner = RequestRunner(
-        source, display, can_ask=False, on_idle_signal=lambda _number: lines.cancel()
+    lines = _TypedLines()
+    has_person = is_terminal() and os.isatty(_STDERR)
+    prompt = LinePrompt(lines, lambda text: click.echo(text, nl=False, err=True))
+    display = Display(
+        PlainScreen(_STDERR, sys.stderr.encoding),
+        transcript,
+        prompt if has_person else None,
+        has_spinner=False,
     )
+    runner = RequestRunner(source, display, can_ask=has_person, on_idle_signal=lines.on_idle_signal)
     if sys.stdin.isatty() and sys.stdout.isatty():  # simple as it is, a program can have it
         runner.terminal_jobs.lend = settings_kept
     with contextlib.ExitStack() as stack:
@@ -134,20 +142,49 @@ def _chat_through_pipes(source: ProjectSessions, resume: Resumption, *, is_verbo
             columns, _ = shutil.get_terminal_size()
             display.say(source.introduce(runner.session, columns))
         runner.say_folder_problem()
+        if resume.session_id is not None:
+            runner.show_past()
         has_variables = runner.bring_back_variables(resume)
-        exit_code = PipedChat(runner).run(_lines_of(lines)) if has_variables else EXIT_FAILED
+        chat = PipedChat(runner, has_person=has_person)
+        exit_code = chat.run(_lines_of(lines, display)) if has_variables else EXIT_FAILED
         streams.say_failure()
         if streams.failure is None:
             runner.say_how_to_resume()
-        return EXIT_INTERRUPTED if signals.count else exit_code
+        is_interrupted = runner.is_asked_to_end if has_person else signals.count
+        return EXIT_INTERRUPTED if is_interrupted else exit_code
 
 
-def _lines_of(source: StandardInput) -> Iterator[str]:
-    """Yield lines; a person at a terminal too simple for more is shown where to type."""
+class _TypedLines(StandardInput):
+    """Standard input as the requests of a chat."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_ctrl_c = False
+        """Whether the wait for a line has ended for Ctrl-C."""
+
+    def on_idle_signal(self, number: int) -> None:
+        """Hear a signal while nothing runs."""
+        self.is_ctrl_c = number == signal.SIGINT
+        self.cancel()
+
+
+def _lines_of(source: _TypedLines, display: Display) -> Iterator[str]:
+    """Yield lines; a person at a terminal too simple for more is shown where to type.
+
+    One Ctrl-C of theirs only empties the line.
+    """
+    is_leaving = False
     while True:
         if is_terminal():
             click.echo("You > ", nl=False, err=True)
+        source.is_ctrl_c = False
         line = source.read_line()
-        if line is None:
+        if line is None and source.is_ctrl_c and is_terminal() and not is_leaving:
+            is_leaving = True
+            click.echo("", err=True)
+            display.say(LEAVE_TWICE)
+        elif line is None:
             return
-        yield line
+        else:
+            is_leaving = False
+            yield line

@@ -91,7 +91,7 @@ class ApprovalDialog:
                 return self._ask_for_pattern(request)
 
     def _edit(self, request: ApprovalRequest) -> ApprovalAnswer | None:
-        self._say("Enter runs it, Alt-Enter adds a line, Ctrl-C leaves it as it was.")
+        self._say(self._display.how_to_edit)
         edited = self._display.answer_for(
             Question(
                 "",
@@ -110,7 +110,10 @@ class ApprovalDialog:
         return ApprovalAnswer(True, code=None if edited == request.code.rstrip() else edited)
 
     def _ask_for_pattern(self, request: ApprovalRequest) -> ApprovalAnswer | None:
-        self._say("Enter allows such commands from now on, * is any text, Ctrl-C allows none.")
+        self._say(
+            "Enter allows such commands from now on, * is any text; with a pipe, a redirection or"
+            " a second command in it one still asks. Ctrl-C allows none."
+        )
         pattern = self._display.answer_for(
             Question(
                 "Pattern: ",

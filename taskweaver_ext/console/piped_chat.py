@@ -115,7 +115,8 @@ class PlainTranscript(Transcript):
                 run.title = run.title or msg.strip().partition("\n")[0]
             elif kind is AttachmentType.execution_status and self._shows_status:
                 run.end_line()
-                self.say(status_text(run.number, status_from_attachment(msg))[0])
+                status = status_from_attachment(msg)
+                self.say(status_text(run.number, status, is_known=self.is_shared)[0])
         elif type is PostEventType.post_code_block:
             run.number = cast(CodeBlockExtra, extra)["number"]
         elif type is PostEventType.post_execution_output:
@@ -141,10 +142,16 @@ class PlainTranscript(Transcript):
 class PipedChat:
     """Does one request after another; a failed one does not keep the next from being done."""
 
-    def __init__(self, runner: RequestRunner) -> None:
+    def __init__(self, runner: RequestRunner, *, has_person: bool = False) -> None:
+        """Prepare.
+
+        Args:
+            has_person: Whether a person types: what they stop does not end the chat.
+        """
         self.mode: Mode = "agent"
         self.history: list[str] = []
         self._runner = runner
+        self._has_person = has_person
         self._commands = Commands(runner, self)
 
     def prefill(self, text: str) -> bool:
@@ -162,6 +169,8 @@ class PipedChat:
             has_failed = not self._commands.do(request) or has_failed
             if self._runner.is_abandoned:
                 return EXIT_FAILED
+            if self._has_person and not self._runner.is_asked_to_end:
+                continue
             if self._runner.was_stopped:
                 return EXIT_INTERRUPTED
         return EXIT_FAILED if has_failed else EXIT_DONE
