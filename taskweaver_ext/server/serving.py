@@ -17,12 +17,15 @@ from taskweaver_ext.chat.protocol import MAX_LINE_BYTES
 from taskweaver_ext.errors import ConfigError
 from taskweaver_ext.server.access import AccessRules, is_loopback
 from taskweaver_ext.server.app import ServerApp
+from taskweaver_ext.server.event_streams import STALLED_SECONDS
+from taskweaver_ext.server.stalled_connections import StalledConnections
 
 SESSION_SECONDS = 3.0
 """How long sessions may take to end when the server does."""
 STREAM_SECONDS = 1
 """How long clients may take after that."""
 BACKLOG = 1024
+_TICKS_BETWEEN_LOOKS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +125,19 @@ class Serving:
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready, and leaves signals to others."""
+    """Says when it is ready, leaves signals to others, and ends what stalls."""
 
     on_ready: Callable[[], None]
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stalled = StalledConnections(STALLED_SECONDS)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called by uvicorn ten times a second."""
+        if counter % _TICKS_BETWEEN_LOOKS == 0:
+            self._stalled.look(self.server_state.connections)
+        return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept clients."""
