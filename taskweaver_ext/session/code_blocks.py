@@ -69,21 +69,27 @@ class _SearchedBlock:
         self._max_found = max_found
         self._output = OutputLines()
         self._line = 0
+        self._found_in = 0
+        """The last line that was found."""
         self._goes_on = False
         """Whether the next line is another piece of the one before."""
 
     def receive(self, event: TaskWeaverEvent) -> None:
         """Search the lines that an event completes."""
         if is_cleared_by(event):
-            self.found, self.more, self._line, self._goes_on = [], 0, 0, False
+            self.found, self.more, self._line = [], 0, 0
+            self._found_in, self._goes_on = 0, False
         lines = self._output.feed(event)
         if event.t is PostEventType.post_end:
             lines += self._output.close()
         for line in lines:
             self._line += not self._goes_on
             self._goes_on = isinstance(line.text, CutLine)
+            if self._line == self._found_in:
+                continue  # another piece of a line that was found
             if self._text not in (line.text if self._has_capitals else line.text.lower()):
                 continue
+            self._found_in = self._line
             if len(self.found) < self._max_found:
                 self.found.append(FoundLine(self._number, self._line, line.text))
             else:
