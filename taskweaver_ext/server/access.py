@@ -7,6 +7,7 @@ request is refused whose `Host` is not one of ours, or whose `Origin` is not the
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import ipaddress
@@ -109,7 +110,7 @@ class AccessRules:
         # No other site can own an address, only names.
         own = {"localhost", self.host.lower(), *map(str.lower, self.allowed_hosts)}
         if not is_loopback(self.host):
-            own |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+            own |= _names_of_this_machine()
         return name.lower() in own or _is_address(name)
 
 
@@ -207,6 +208,12 @@ def _is_same(origin: str, host: str) -> bool:
     """Whether a page from there is one that we serve."""
     scheme, _, place = origin.partition("://")
     return scheme in ("http", "https") and place.lower() == host.lower() != ""
+
+
+@functools.cache
+def _names_of_this_machine() -> frozenset[str]:
+    """Asked for once: a name service may take seconds, for which all clients would wait."""
+    return frozenset({socket.gethostname().lower(), socket.getfqdn().lower()})
 
 
 def _is_address(name: str) -> bool:

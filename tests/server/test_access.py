@@ -9,8 +9,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.datastructures import Headers
 from websockets.exceptions import InvalidStatus
 
+from taskweaver_ext.server.access import AccessRules
 from tests.server.conftest import OpenServer
 from tests.support.chat_terminal import environ
 from tests.support.command_line import PROGRAM
@@ -189,3 +191,13 @@ def test_tls_works_with_a_certificate(open_server: OpenServer) -> None:
     unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
     with server.socket(server.make_session(), ssl=unchecked) as events:
         assert events.event("session_start")
+
+
+def test_no_request_waits_for_a_name_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = AccessRules(token="", host="0.0.0.0", port=80)
+    own_name = Headers({"host": socket.gethostname()})
+    assert rules.problem_with(own_name, "/") is None
+
+    monkeypatch.delattr(socket, "getfqdn")
+
+    assert rules.problem_with(own_name, "/") is None
