@@ -142,8 +142,8 @@ class ApprovalDialog:
             lines.append(
                 f"p  runs it, and from now on all commands of a pattern, such as {request.pattern}"
             )
-        lines.append("Ctrl-C stops the agent. /approve says what you are asked about.")
-        self._say("\n".join(lines))
+        self._display.say_soon("\n".join(lines), color=DIM, indent=3)
+        self._say("Ctrl-C stops the agent. /approve says what you are asked about.")
 
     def _say(self, text: str) -> None:
         self._display.say_soon(text, color=DIM)

@@ -252,9 +252,9 @@ class Display:
         """End `show_long`, or a search, before its end; for any thread."""
         self._is_showing = False
 
-    def say_soon(self, text: str, *, color: str = "") -> None:
+    def say_soon(self, text: str, *, color: str = "", indent: int = 0) -> None:
         """Show something of our own soon; for any thread."""
-        self.inbox.put(ConsoleLine(text, color))
+        self.inbox.put(ConsoleLine(text, color, indent))
 
     def show_approval(self, request: ApprovalRequest) -> None:
         """Show soon what the user has to decide about; for any thread."""
@@ -323,7 +323,7 @@ class Display:
             case Question():
                 self._questions.append(item)
             case ConsoleLine():
-                self.transcript.say(item.text, color=item.color)
+                self.transcript.say(item.text, color=item.color, indent=item.indent)
             case StopRequested():
                 self.transcript.stop_stage = item.stage
             case SuspendRequested():

@@ -48,6 +48,8 @@ class ConsoleLine:
 
     text: str
     color: str = ""
+    indent: int = 0
+    """Where rows begin in which a long line goes on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,9 @@ def test_what_is_no_answer_is_asked_again_and_always_says_what_it_allows(
         chat.wait_for("Run block 1?", times=4)
         assert chat.count("Type one of") == 2
         assert chat.count("Ctrl-C stops the agent") == 1
+        _, _, below = "\n".join(chat.screen.all_lines).partition("\ny  runs it")
+        explained = below.partition("\nCtrl-C stops the agent")[0].split("\n")[1:]
+        assert all(line.startswith(("n  ", "e  ", "a  ", "p  ", "   ")) for line in explained)
         chat.press("a\r")
         chat.wait_for("Done.")
         assert not chat.count("Run block 2?")
