@@ -65,7 +65,7 @@ class LinePrompt:
             QuestionRefusedError: A call of `give_up`.
         """
         self._ending = None
-        if not question.is_from_code:
+        if question.question_id and not question.is_optional:
             self._lines.set_typed_aside()
         if self.on_begin is not None:
             self.on_begin()

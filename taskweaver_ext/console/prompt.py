@@ -20,7 +20,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.lexers import DynamicLexer, Lexer, PygmentsLexer
 from prompt_toolkit.output import ColorDepth
@@ -124,7 +124,7 @@ class Prompt:
         return self._run(self._lines, message=ANSI(message), default=HiddenCharacters().feed(draft))
 
     def ask(self, question: Question) -> str:
-        """Wait for an answer.
+        """Wait for an answer; to a question of the session, what was typed before it is none.
 
         Raises:
             EOFError: Ctrl-D, or a call of `withdraw` or `leave`.
@@ -146,13 +146,19 @@ class Prompt:
         before, _, last = message_text(words).rpartition("\n")
         frame = fit(OUTPUT, sys.stdout.encoding)
         shown = "".join(f"{frame}{line}\n" for line in before.split("\n") if before)
-        return self._run(
-            lines,
-            message=f"{shown}{frame}{last}",
-            default=HiddenCharacters().feed(question.default),  # what is seen is what will run
-            is_password=question.is_secret,
-            prompt_continuation=frame,
-        )
+        is_decision = bool(question.question_id) and not question.is_optional
+        typed = self._set_typed_aside() if is_decision else []
+        try:
+            return self._run(
+                lines,
+                message=f"{shown}{frame}{last}",
+                default=HiddenCharacters().feed(question.default),  # what is seen is what will run
+                is_password=question.is_secret,
+                prompt_continuation=frame,
+            )
+        finally:
+            if typed:  # it was meant for the next line
+                store_typeahead(self._lines.app.input, typed)
 
     def run_above(self, show: Callable[[], None]) -> None:
         """Call `show` on the prompt's thread, with the prompt out of the way; from any thread."""
@@ -186,6 +192,10 @@ class Prompt:
         if sys.platform != "win32" and isinstance(source, Vt100Input):
             reader = _LateAnswerFilter(source.stdin_reader, answers, time.monotonic() + seconds)
             source.stdin_reader = cast(PosixStdinReader, reader)
+
+    def _set_typed_aside(self) -> list[KeyPress]:
+        source = self._lines.app.input
+        return [*get_typeahead(source), *source.read_keys(), *source.flush_keys()]
 
     def _call(self, what: Callable[[Application[str]], object]) -> None:
         application, loop = self._application, self._loop

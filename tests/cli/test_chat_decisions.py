@@ -13,7 +13,13 @@ from tests.support.chat_terminal import CHAT, PROMPT, ChatTerminal, environ
 from tests.support.conversations import answer, code, plan
 from tests.support.emulated_terminal import EmulatedTerminal
 from tests.support.executions import wait_until
-from tests.support.model_server import WAIT_SECONDS, ModelServer, ScriptedAnswer, ScriptEntry
+from tests.support.model_server import (
+    WAIT_SECONDS,
+    ModelServer,
+    RecordedRequest,
+    ScriptedAnswer,
+    ScriptEntry,
+)
 
 
 @contextmanager
@@ -270,3 +276,24 @@ def test_the_mark_of_what_the_agent_knows_is_there_after_resume(project: Path) -
             assert chat.count("[2] ✔ done ◆") == 1
             assert chat.count("[1] ✔ done") == 1
             assert not chat.count("[1] ✔ done ◆")
+
+
+def test_what_was_typed_before_a_question_does_not_answer_it(project: Path) -> None:
+    def after_typing(_request: RecordedRequest) -> ScriptedAnswer:
+        chat.press("y\r")
+        return ScriptedAnswer(code("touch unseen", "bash"))
+
+    script: list[str | ScriptEntry] = [
+        plan("a"),
+        after_typing,
+        answer("As you wish."),
+        answer("Ok."),
+    ]
+    with serving(project, script), ChatTerminal(project, rows=40) as chat:
+        chat.press("go\r")
+        chat.wait_for("Run block 1?")
+        chat.press("n\r")
+        chat.wait_for("As you wish.")
+        chat.wait_for("Ok.")
+
+        assert not (project / "unseen").exists()
