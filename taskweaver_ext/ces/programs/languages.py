@@ -43,7 +43,7 @@ class Language:
     """A command that is run first; empty for languages that need none."""
     tool: str = ""
     """What `name@version` chooses a version of; by default the first command."""
-    version: str = ""
+    version: str | None = None
     """The version that was asked for."""
     oldest: str = ""
     """The oldest version of the command that can do this; empty: any."""

@@ -41,7 +41,7 @@ def find_tools(
     Raises:
         ToolMissingError: It is not there; the message says what is.
     """
-    if language.version:
+    if language.version is not None:
         path = _find_version(language, site, environment, cwd)
         if "PATH" in environment:  # else it is the site's, which this would replace
             environment = environment_of(path, dict(environment))
@@ -89,7 +89,7 @@ def _describe_needs(language: Language) -> str:
 def _find_version(
     language: Language, site: ProgramSite, environment: Mapping[str, str], cwd: Path
 ) -> str:
-    tool, wanted = language.tool or language.commands[0], language.version
+    tool, wanted = language.tool or language.commands[0], language.version or ""
     if os.path.dirname(wanted):
         path = os.path.expanduser(wanted)
         if site.find_program(path, environment) is None:

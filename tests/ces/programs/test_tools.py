@@ -35,6 +35,14 @@ SOURCES = {
 }
 
 
+@pytest.fixture
+def no_managers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no variable of this machine say where versions are kept."""
+    for name in [*os.environ]:
+        if name.startswith(("PYENV_", "NVM_", "UV_", "FNM_", "VOLTA_", "ASDF_", "MISE_", "XDG_")):
+            monkeypatch.delenv(name)
+
+
 def run(language: str, code: str, **variables: str) -> ExecutionResult:
     with ProcessExecutor(language, env=variables) as executor:
         return executor.execute(code, timeout=LIMIT_SECONDS)
@@ -130,6 +138,7 @@ def test_a_version_is_run_with_its_own_folder_first(tmp_path: Path) -> None:
             "python@latest",
             "exec: 'latest' is no version; write it like python@3.12 (VERSION_INVALID)",
         ),
+        ("python@", "exec: '' is no version; write it like python@3.12 (VERSION_INVALID)"),
         (
             "ts@5",
             "exec: typescript is run by several tools, and has no versions of its own"
@@ -140,7 +149,7 @@ def test_a_version_is_run_with_its_own_folder_first(tmp_path: Path) -> None:
     ],
 )
 def test_a_version_that_is_not_there_says_what_is(
-    tmp_path: Path, language: str, error: str
+    no_managers: None, tmp_path: Path, language: str, error: str
 ) -> None:
     make_program(tmp_path / ".pyenv/versions/3.12.9/bin/python", "#!/bin/sh\n")
 
