@@ -319,7 +319,7 @@ export class Conversation {
         this.roundId = null;
         this.activity = "";
         this.usage = extra.usage ?? this.usage;
-        this.#closeCells(extra.state === "cancelled" ? "cancelled" : "not_run");
+        this.#closeCells(extra.state === "cancelled" ? "cancelled" : "lost");
         if (extra.state === "cancelled") {
           this.#add(new Notice(`event-${event.seq}`, "Stopped.", "cancelled"));
         }
